@@ -13,6 +13,22 @@ std::string_view word_of(std::string_view reduction, std::optional<bool> size_av
   return size_average.value_or(true) ? "mean" : "sum";
 }
 
+// Of scores (N, C) and classes (N), by steps along rows: what the scores are made of joins them in one kernel.
+Tensor cross_entropy_by_steps(const Tensor& input, const Tensor& target, int64_t ignore_index, std::string_view word) {
+  const Tensor classes = ops::arange(input.size(1), ScalarType::Int32, input.device());
+  const auto zero = [&](ScalarType dtype) { return ops::full(IntList{}, 0, dtype, input.device()); };
+  const Tensor counted = ops::ne(target, wrapped_number(ignore_index));
+  // Looking it up in the list of all reports a class that is none of them.
+  const Tensor own = ops::index_select(classes, 0, ops::where(counted, target, zero(target.dtype())));
+  const Tensor logp = ops::log_softmax(ops::to_dtype(input, compute_type(input.dtype())), 1);
+  const Tensor picked = ops::where(ops::eq(classes, ops::unsqueeze(own, 1)), logp, zero(logp.dtype()));
+  const Tensor rows = ops::where(counted, ops::neg(ops::sum(picked, IntList{1}, false)), zero(logp.dtype()));
+  if (word == "none") return ops::to_dtype(rows, input.dtype());
+  const ScalarType wide = widest_float(input.device());
+  const Tensor sum = ops::sum(ops::to_dtype(rows, wide));
+  return ops::to_dtype(word == "sum" ? sum : ops::div(sum, ops::sum(ops::to_dtype(counted, wide))), input.dtype());
+}
+
 }  // namespace
 
 Tensor nll_loss(const Tensor& input, const Tensor& target, const Tensor& weight, std::optional<bool> size_average,
@@ -35,6 +51,9 @@ Tensor cross_entropy(const Tensor& input, const Tensor& target, const Tensor& we
                weight.defined() ? shape_string(weight.sizes()) : std::string());
   if (label_smoothing == 0 && input.dim() == 2 && target.dim() == 1 && input.is_floating_point() &&
       is_integral(target.dtype())) {
+    if (is_capturing() && !input.is_cpu() && !needs_grad(input) && !weight.defined() && classes > 0) {
+      return cross_entropy_by_steps(input, target, ignore_index, word);
+    }
     return std::get<0>(ops::softmax_nll_forward(input, target, weight, ignore_index, word));
   }
   const auto number = [](double v) { return wrapped_number(v); };

@@ -215,6 +215,7 @@ Tensor make_compound(IntList sizes, Compound compound) {
   return Tensor(std::move(impl));
 }
 
+constinit std::atomic<size_t> active_captures = 0;
 void (*settle_captured)(const Tensor& t) = nullptr;
 
 const Tensor& with_data(const Tensor& t, const char* who) {

@@ -32,7 +32,6 @@ constexpr int64_t kMostDeviceBytes = int64_t{8} << 30;
 struct Active {
   YieldLock mutex;
   std::vector<std::shared_ptr<Capture>> all;
-  std::atomic<size_t> count{0};
 };
 Active& active() {
   static Active* const a = new Active;  // used until the very end
@@ -57,7 +56,7 @@ void unmark(const Tensor& t) {
 void settle_elsewhere(const Tensor& t, bool written) {
   const Capture* const own = tls_capture;
   if (!t.defined() || (layers_of_written(t) & kCapture) == 0) return;
-  const size_t count = active().count.load(std::memory_order_acquire);
+  const size_t count = active_captures.load(std::memory_order_acquire);
   if (count > (own != nullptr ? 1u : 0u)) {
     std::vector<std::shared_ptr<Capture>> others;
     {
@@ -452,7 +451,7 @@ CaptureScope::CaptureScope(const CaptureOptions& options) {
   {
     const std::lock_guard lock(active().mutex);
     active().all.push_back(own_);
-    active().count.store(active().all.size(), std::memory_order_release);
+    active_captures.store(active().all.size(), std::memory_order_release);
   }
   tls_capture = own_.get();
   tls_state.included |= kCapture;
@@ -464,7 +463,7 @@ void CaptureScope::leave() {
   {
     const std::lock_guard lock(active().mutex);
     std::erase(active().all, own_);
-    active().count.store(active().all.size(), std::memory_order_release);
+    active_captures.store(active().all.size(), std::memory_order_release);
   }
   if (own_.use_count() == 1) spare = std::move(own_);  // its vectors serve the next call
   own_.reset();

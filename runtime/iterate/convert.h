@@ -16,11 +16,14 @@ struct ConvertTable {
   using Convert = void (*)(void* dst, const void* src, int64_t n);
   // n elements of 2^k bytes, any byte strides.
   using Move = void (*)(char* dst, int64_t dst_stride, const char* src, int64_t src_stride, int64_t n);
+  // Each of `rows` elements n times, one after the other.
+  using Spread = void (*)(char* dst, const char* src, int64_t src_stride, int64_t n, int64_t rows);
   // dst[j][i] = src[i][j] for i < rows, j < columns; elements along j of src and along i of dst touch.
   using Transpose = void (*)(char* dst, int64_t dst_pitch, const char* src, int64_t src_pitch, int64_t rows,
                              int64_t columns);
   std::array<std::array<Convert, kNumScalarTypes>, kNumScalarTypes> convert;  // [from][to]
   Move move[5];                                                               // by log2 of the element size
+  Spread spread[5];
   Transpose transpose[5];
   // The same by streaming stores, for results too large to stay there: writing whole lines without reading
   // them first. dst and dst_pitch are multiples of 64.

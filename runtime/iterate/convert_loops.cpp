@@ -130,6 +130,21 @@ void move_loop(char* __restrict dst, int64_t ds, const char* __restrict src, int
   }
 }
 
+// By whole vectors: what they write beyond a row is the next one's, which is written after it.
+template <size_t kSize>
+void spread_loop(char* __restrict dst, const char* __restrict src, int64_t ss, int64_t n, int64_t rows) {
+  constexpr int64_t kItem = kSize, kVector = 32 / kItem;
+  const int64_t whole = (n + kVector - 1) / kVector * kVector;
+  int64_t r = 0;
+  for (; r < rows && r * n + whole <= rows * n; ++r) {
+    Element<kSize> value, vector[kVector];
+    std::memcpy(&value, src + r * ss, kSize);
+    for (int64_t k = 0; k < kVector; ++k) vector[k] = value;
+    for (int64_t i = 0; i < whole; i += kVector) std::memcpy(dst + (r * n + i) * kItem, vector, sizeof(vector));
+  }
+  for (; r < rows; ++r) move_loop<kSize>(dst + r * n * kItem, kItem, src + r * ss, 0, n);
+}
+
 #if defined(__AVX2__)
 inline void transpose_8x8(char* dst, int64_t dp, const char* src, int64_t sp) {
   const auto load = [&](int i) {  // rows i and i + 4, halves side by side
@@ -304,6 +319,7 @@ constexpr std::array<ConvertTable::Convert, kNumScalarTypes> conversions_of() {
 FACULA_DEFINE_BY_ISA(ConvertTable, convert_table,
                      {{{FACULA_FORALL_TYPES(ROW)}},
                       {move_loop<1>, move_loop<2>, move_loop<4>, move_loop<8>, move_loop<16>},
+                      {spread_loop<1>, spread_loop<2>, spread_loop<4>, spread_loop<8>, spread_loop<16>},
                       {transpose_loop<1, false>, transpose_loop<2, false>, transpose_loop<4, false>,
                        transpose_loop<8, false>, transpose_loop<16, false>},
                       {transpose_loop<1, true>, transpose_loop<2, true>, transpose_loop<4, true>,

@@ -234,6 +234,8 @@ bool leads_in_order(std::span<const Tensor* const> inputs, const DimVector& size
 // May the call, on this thread or with these tensors, be one to take down, or one that something taken down comes
 // before?
 inline bool is_captured(std::span<const Tensor* const> inputs, std::span<const Tensor* const> outs) {
+  if (active_captures.load(std::memory_order_relaxed) == 0) [[likely]]
+    return false;
   LayerSet layers = tls_state.included;
   for (const Tensor* t : inputs) layers |= t->defined() ? layers_of_written(*t) : LayerSet{0};
   for (const Tensor* t : outs) layers |= t->defined() ? layers_of_written(*t) : LayerSet{0};

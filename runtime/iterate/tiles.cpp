@@ -121,6 +121,8 @@ void move_box(size_t itemsize, int ndim, const int64_t* sizes, char* dst, const 
     for (int64_t done = d1; done < all; done *= 2) {
       std::memcpy(dst + done, dst, static_cast<size_t>(std::min(done, all - done)));
     }
+  } else if (s0 == 0 && n0 > 1 && d0 == item && d1 == n0 * item) {
+    table.spread[log](dst, src, s1, n0, n1);
   } else if (n0 >= 4 && n1 >= 4 && d0 == item && s1 == item) {
     table.transpose[log](dst, d1, src, s0, n0, n1);
   } else if (n0 >= 4 && n1 >= 4 && d1 == item && s0 == item) {
