@@ -11,6 +11,8 @@ namespace facula {
 
 namespace detail {
 
+constinit thread_local SmallCount tls_small_count __attribute__((tls_model("initial-exec")));
+
 namespace {
 
 // Classes: every 64 bytes up to 1 KiB, then four steps a doubling up to 64 KiB.
@@ -54,8 +56,6 @@ struct ThreadPool {
   };
   List lists[kNumClasses];
   List objects[kObjectClasses];
-  int64_t pending_bytes = 0;  // not yet in the global counters
-  int64_t pending_count = 0;
 
   ThreadPool() {
     for (size_t bytes = 1; bytes < kPoolLimit;) {
@@ -78,10 +78,7 @@ struct ThreadPool {
     }
     list.count = 0;
   }
-  ~ThreadPool() {
-    clear();
-    count_memory(pending_bytes, pending_count);
-  }
+  ~ThreadPool() { clear(); }
 };
 
 constinit thread_local ThreadPool* tls_pool __attribute__((tls_model("initial-exec"))) = nullptr;
@@ -93,6 +90,7 @@ struct ThreadPoolOwner {
     delete tls_pool;
     tls_pool = nullptr;
     tls_ended = true;
+    flush_small_count();
   }
 };
 
@@ -148,27 +146,11 @@ inline bool kept(ThreadPool::List& list, void* p) {
 
 }  // namespace
 
-// Small allocations are counted by thread and added up now and then: a locked add per tensor would
-// cost more than the tensor.
-void count_small(int64_t bytes) {
-  ThreadPool* pool = tls_pool;
-  if (pool == nullptr) pool = make_thread_pool();
-  if (pool == nullptr) {
-    count_memory(bytes, bytes > 0 ? 1 : 0);
-    return;
-  }
-  pool->pending_bytes += bytes;
-  pool->pending_count += bytes > 0;
-  constexpr int64_t kFlush = 64 * 1024;
-  if (pool->pending_bytes > kFlush || pool->pending_bytes < -kFlush) [[unlikely]]
-    flush_small_count();
-}
-
 void flush_small_count() {
-  if (ThreadPool* pool = tls_pool; pool != nullptr) {
-    count_memory(pool->pending_bytes, pool->pending_count);
-    pool->pending_bytes = pool->pending_count = 0;
-  }
+  SmallCount& c = tls_small_count;
+  count_memory(c.bytes, c.count);
+  constexpr int64_t kLimit = 64 * 1024;
+  c = {0, 0, thread_pool() != nullptr ? kLimit : 0};
 }
 
 void empty_thread_pool() {

@@ -107,11 +107,11 @@ void TensorImpl::refresh() {
 int64_t Tensor::size(int64_t d) const { return impl_->sizes[static_cast<size_t>(wrap_dim(d, dim(), "size"))]; }
 int64_t Tensor::stride(int64_t d) const { return impl_->strides[static_cast<size_t>(wrap_dim(d, dim(), "stride"))]; }
 
-Tensor make_empty(IntList sizes, ScalarType dtype, Device device) {
+namespace {
+
+Tensor make_dense(IntList sizes, int64_t numel, size_t nbytes, ScalarType dtype, Device device) {
   count_step();  // each operator makes a tensor, also those of a long composition
-  device = normalized(device, dtype);
-  const int64_t numel = numel_of(sizes);
-  Storage storage = StorageImpl::allocate(bytes_of(numel, dtype, sizes), device);
+  Storage storage = StorageImpl::allocate(nbytes, device);
   intrusive_ptr<TensorImpl> impl = make_intrusive<TensorImpl>();
   TensorImpl& t = *impl;
   t.data = static_cast<char*>(storage->data());
@@ -130,6 +130,18 @@ Tensor make_empty(IntList sizes, ScalarType dtype, Device device) {
   t.device = device;
   t.inference = tls_state.inference;
   return Tensor(std::move(impl));
+}
+
+}  // namespace
+
+Tensor make_empty(IntList sizes, ScalarType dtype, Device device) {
+  device = normalized(device, dtype);
+  const int64_t numel = numel_of(sizes);
+  return make_dense(sizes, numel, bytes_of(numel, dtype, sizes), dtype, device);
+}
+
+Tensor make_empty_as(const TensorImpl& like, ScalarType dtype) {
+  return make_dense(like.sizes, like.numel, static_cast<size_t>(like.numel) * itemsize(dtype), dtype, {});
 }
 
 Tensor make_empty_strided(IntList sizes, IntList strides, ScalarType dtype, Device device) {

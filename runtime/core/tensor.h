@@ -185,6 +185,8 @@ class HalfWritten {
 
 // ---- making tensors (no autograd, no dispatch) ----
 FACULA_API Tensor make_empty(IntList sizes, ScalarType dtype, Device device = {});
+// The same on the CPU, with the sizes of a tensor that is there.
+FACULA_API Tensor make_empty_as(const TensorImpl& like, ScalarType dtype);
 FACULA_API Tensor make_empty_strided(IntList sizes, IntList strides, ScalarType dtype, Device device = {});
 FACULA_API Tensor make_tensor(const Meta& meta);
 // A 0-d CPU tensor that promotes like a Python number.

@@ -89,32 +89,38 @@ bool take_number(const TensorImpl& number, ScalarType dtype, char* value) {
 bool take_short(const PointwiseOp& op, std::span<const Tensor* const> inputs, const LoopArgs& args, Short& s) {
   if (args.promoting != 0 && op.promotion == Promotion::Bool) return false;
   const TensorImpl* lead = nullptr;
+  uint32_t others = 0;  // masks and numbers
   for (size_t i = 0; i < inputs.size(); ++i) {
     const TensorImpl* t = inputs[i]->impl();
     if (t == nullptr || t->device.type != kCPU || !t->contiguous) return false;
-    if (!t->wrapped_number && (op.masks >> i & 1u) == 0 && lead == nullptr) lead = t;
+    s.ins[i] = t->data;
+    if (t->wrapped_number || (op.masks >> i & 1u) != 0) {
+      others |= 1u << i;
+    } else if (lead == nullptr) {
+      lead = t;
+    } else if (t->dtype != lead->dtype) {
+      return false;
+    } else {
+      s.broadcast |= !same_sizes(t->sizes, lead->sizes);
+    }
   }
   if (lead == nullptr || is_reduced_float(lead->dtype)) return false;
   const ScalarType dtype = lead->dtype;
-  if (op.promotion == Promotion::Float && !is_differentiable(dtype)) return false;
-  if (args.promoting != 0) {
-    if (!is_differentiable(dtype)) return false;
-    for (size_t i = 0; i < args.values.size(); ++i) {
-      if ((args.promoting >> i & 1u) != 0 && args.has(i) && args.values[i].kind() > category(dtype)) return false;
-    }
+  if ((op.promotion == Promotion::Float || args.promoting != 0) && !is_differentiable(dtype)) return false;
+  for (size_t i = 0; args.promoting >> i != 0 && i < args.values.size(); ++i) {
+    if ((args.promoting >> i & 1u) != 0 && args.has(i) && args.values[i].kind() > category(dtype)) return false;
   }
-  for (size_t i = 0; i < inputs.size(); ++i) {
+  for (size_t i = 0; others >> i != 0; ++i) {
+    if ((others >> i & 1u) == 0) continue;
     const TensorImpl* t = inputs[i]->impl();
-    const bool mask = (op.masks >> i & 1u) != 0;
-    if (t->wrapped_number && !mask) {
+    if ((op.masks >> i & 1u) != 0) {
+      if (t->dtype != ScalarType::Bool) return false;
+      s.broadcast |= !same_sizes(t->sizes, lead->sizes);
+    } else {
       if (s.numbers == 2 || !take_number(*t, dtype, s.values[s.numbers])) return false;
       s.ins[i] = s.values[s.numbers];
       s.number_at[s.numbers++] = static_cast<uint8_t>(i);
-      continue;
     }
-    if (t->dtype != (mask ? ScalarType::Bool : dtype)) return false;
-    s.broadcast |= t != lead && !same_sizes(t->sizes, lead->sizes);
-    s.ins[i] = t->data;
   }
   s.loop = find_loop(op, dtype);
   s.lead = lead;
@@ -305,7 +311,7 @@ void pointwise(const PointwiseOp& op, std::span<const Tensor* const> inputs, std
     return;
   }
   for (size_t i = 0; i < results.size(); ++i) {
-    results[i] = make_empty(s.lead->sizes, produced);
+    results[i] = make_empty_as(*s.lead, produced);
     outs[i] = results[i].impl()->data;
   }
   run_short(op, s, inputs.size(), outs, results.size(), produced, args);

@@ -109,7 +109,13 @@ FACULA_API PyObject* wrap(IntList sizes);  // facula.Size
 FACULA_API PyObject* wrap_named(PyTypeObject* type, std::span<Tensor> fields);
 FACULA_API PyTypeObject* make_return_type(const char* name, std::span<const char* const> fields);
 
-FACULA_API bool is_tensor(PyObject* o);
+extern FACULA_API PyTypeObject* tensor_type;
+// Objects of subclasses are as large as the class's at least, and what is no tensor seldom is.
+inline bool is_tensor(PyObject* o) {
+  PyTypeObject* const type = Py_TYPE(o);
+  return type == tensor_type ||
+         (type->tp_basicsize >= tensor_type->tp_basicsize && PyType_IsSubtype(type, tensor_type) != 0);
+}
 
 // Translates the exception in flight to a Python error, whose attributes are its facts. One from
 // within the operator `caller` is that operator's, also where one that it is made of raised it.

@@ -358,8 +358,6 @@ void* slot(F* f) {
 
 }  // namespace
 
-bool is_tensor(PyObject* o) { return Py_TYPE(o) == tensor_type || PyType_IsSubtype(Py_TYPE(o), tensor_type) != 0; }
-
 void track(PyObject* tensor) {
   TensorObject* o = as_tensor_object(tensor);
   if (o->tracked) return;

@@ -21,7 +21,6 @@ struct TensorObject {
   bool tracked;     // by track(), or from the start as an object of a subclass
   uint32_t vertex;  // in the search for cycles that goes on, 0 if none; see cycles.h
 };
-extern FACULA_API PyTypeObject* tensor_type;
 inline TensorObject* as_tensor_object(PyObject* o) { return reinterpret_cast<TensorObject*>(o); }
 inline const Tensor& tensor_of(PyObject* o) { return as_tensor_object(o)->tensor; }
 // What `fn` makes of a tensor, which no other thread changes meanwhile.
