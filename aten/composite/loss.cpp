@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "facula/kernels.h"
 #include "facula/ops.h"
 #include "runtime/dispatch/capture.h"
@@ -21,8 +23,10 @@ Tensor cross_entropy_by_steps(const Tensor& input, const Tensor& target, int64_t
   // Looking it up in the list of all reports a class that is none of them.
   const Tensor own = ops::index_select(classes, 0, ops::where(counted, target, zero(target.dtype())));
   const Tensor logp = ops::log_softmax(ops::to_dtype(input, compute_type(input.dtype())), 1);
-  const Tensor picked = ops::where(ops::eq(classes, ops::unsqueeze(own, 1)), logp, zero(logp.dtype()));
-  const Tensor rows = ops::where(counted, ops::neg(ops::sum(picked, IntList{1}, false)), zero(logp.dtype()));
+  // The one that is not -inf: what takes the largest may share its row as the softmax does.
+  const Tensor none = ops::full(IntList{}, -std::numeric_limits<double>::infinity(), logp.dtype(), input.device());
+  const Tensor picked = ops::amax(ops::where(ops::eq(classes, ops::unsqueeze(own, 1)), logp, none), IntList{1}, false);
+  const Tensor rows = ops::where(counted, ops::neg(picked), zero(logp.dtype()));
   if (word == "none") return ops::to_dtype(rows, input.dtype());
   const ScalarType wide = widest_float(input.device());
   const Tensor sum = ops::sum(ops::to_dtype(rows, wide));

@@ -133,16 +133,25 @@ void move_loop(char* __restrict dst, int64_t ds, const char* __restrict src, int
 // By whole vectors: what they write beyond a row is the next one's, which is written after it.
 template <size_t kSize>
 void spread_loop(char* __restrict dst, const char* __restrict src, int64_t ss, int64_t n, int64_t rows) {
+  using Word =
+      std::conditional_t<kSize == 1, uint8_t,
+                         std::conditional_t<kSize == 2, uint16_t, std::conditional_t<kSize == 4, uint32_t, uint64_t>>>;
+  typedef Word Words __attribute__((vector_size(32)));
   constexpr int64_t kItem = kSize, kVector = 32 / kItem;
-  const int64_t whole = (n + kVector - 1) / kVector * kVector;
-  int64_t r = 0;
-  for (; r < rows && r * n + whole <= rows * n; ++r) {
-    Element<kSize> value, vector[kVector];
-    std::memcpy(&value, src + r * ss, kSize);
-    for (int64_t k = 0; k < kVector; ++k) vector[k] = value;
-    for (int64_t i = 0; i < whole; i += kVector) std::memcpy(dst + (r * n + i) * kItem, vector, sizeof(vector));
+  const int64_t row = n * kItem, whole = (n + kVector - 1) / kVector * 32;
+  char* const end = dst + rows * row;
+  for (; end - dst >= whole && dst < end; dst += row, src += ss) {
+    Word word[kSize / sizeof(Word)];
+    std::memcpy(word, src, kSize);
+    Words words;
+    if constexpr (kSize == 16) {
+      words = Words{word[0], word[1], word[0], word[1]};
+    } else {
+      words = Words{} + word[0];
+    }
+    for (int64_t i = 0; i < whole; i += 32) std::memcpy(dst + i, &words, sizeof(words));
   }
-  for (; r < rows; ++r) move_loop<kSize>(dst + r * n * kItem, kItem, src + r * ss, 0, n);
+  for (; dst < end; dst += row, src += ss) move_loop<kSize>(dst, kItem, src, 0, n);
 }
 
 #if defined(__AVX2__)

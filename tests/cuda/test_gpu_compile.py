@@ -220,7 +220,7 @@ def test_rows_of_views() -> None:
 @pytest.mark.parametrize("dtype", [fa.float32, fa.bfloat16])
 @pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
 def test_cross_entropy_of_what_is_made_of_scores(dtype: fa.dtype, reduction: str) -> None:
-    """The scores are made where they are read; classes left out and classes beyond them count as ever."""
+    """Scores are made where they are read; classes left out or out of range count as ever."""
     loss = fa.nn.functional.cross_entropy
     for rows, length in ((600, 1024), (33, 1000), (64, 4104)):
         x = (fa.randn(rows, length, device="cuda") * 3).to(dtype)
