@@ -1,7 +1,10 @@
 // Parts of reductions and their derivatives that are easier said in C++ than as a formula.
 
+#include <limits>
+
 #include "facula/kernels.h"
 #include "facula/ops.h"
+#include "runtime/dispatch/capture.h"
 
 namespace facula::composite {
 
@@ -36,6 +39,14 @@ Tensor checked_quantiles(const Tensor& q) {
     FACULA_CHECK(is_true(ops::all(inside)), Shape, Operator{"quantile"}, "the elements of q must be in [0, 1]");
   }
   return q;
+}
+
+Tensor where_norms_have_slopes(const Tensor& grad, const Tensor& x, const Tensor& norms, std::optional<IntList> dim,
+                               bool keepdim) {
+  if (norms.is_cpu() && !norms.is_wrapped() && !is_capturing() && !is_true(ops::any(ops::isinf(norms)))) return grad;
+  const Tensor infinite = ops::sum(ops::isinf(x), dim, keepdim, std::nullopt);
+  return ops::where(ops::gt(infinite, wrapped_number(1)), wrapped_number(std::numeric_limits<double>::quiet_NaN()),
+                    grad);
 }
 
 }  // namespace facula::composite

@@ -99,12 +99,10 @@ void check_blocks(IntList kernel, IntList dilation, IntList padding, IntList str
 
 int64_t block_count(int64_t size, size_t d, IntList kernel, IntList dilation, IntList padding, IntList stride,
                     const char* op) {
-  int64_t reach = 0, room = 0;
-  const bool overflow = __builtin_mul_overflow(dilation[d], kernel[d] - 1, &reach) ||
-                        __builtin_mul_overflow(padding[d], int64_t{2}, &room) ||
-                        __builtin_add_overflow(room, size, &room);
-  FACULA_CHECK(!overflow && room - reach >= 1, Shape, Operator{op}, "kernel_size ", shape_string(kernel),
-               " with dilation ", shape_string(dilation), " is larger than the padded size ", room);
+  const int64_t reach = checked_mul(dilation[d], kernel[d] - 1);
+  const int64_t room = checked_add(checked_mul(2, padding[d]), size);
+  FACULA_CHECK(room - reach >= 1, Shape, Operator{op}, "kernel_size ", shape_string(kernel), " with dilation ",
+               shape_string(dilation), " is larger than the padded size ", room);
   return (room - reach - 1) / stride[d] + 1;  // at most `room`
 }
 

@@ -149,6 +149,8 @@ def gradient(
     steps = _spacings(spacing, dims)
     if not (input.is_floating_point() or input.is_complex()):
         input = input.to(facula.get_default_dtype())
+    # Differences of 16-bit numbers may leave their range, and are rounded once.
+    wide = input.float() if input.dtype in (facula.float16, facula.bfloat16) else input
     result, seen = [], set()
     for d, step in zip(dims, steps, strict=True):
         if not -input.dim() <= d < input.dim():
@@ -165,7 +167,7 @@ def gradient(
                 f"gradient(): each dimension size must be at least edge_order+1, "
                 f"but dim {at} has {input.shape[at]}"
             )
-        result.append(_slope(input, at, step, edge_order))
+        result.append(_slope(wide, at, step, edge_order).to(input.dtype))
     return tuple(result)
 
 

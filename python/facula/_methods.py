@@ -127,28 +127,35 @@ def fill_diagonal_(self: Any, fill_value: Any, wrap: bool = False) -> Any:
     return self
 
 
-def _values(self: Any, function: Callable[..., Any], *others: Any) -> Any:
+def _values(who: str, self: Any, function: Callable[..., Any], *others: Any) -> Any:
     if self.device.type != "cpu":
-        raise TypeError(f"apply_() and map_() take tensors on the CPU, not on {self.device}")
+        raise TypeError(
+            f"{who}(): takes tensors on the CPU, self is on {self.device}; move it with self.cpu()"
+        )
+    if self.requires_grad:
+        raise RuntimeError(
+            f"{who}(): self requires grad and a Python function of its elements has no derivative; "
+            f"call it on self.detach()"
+        )
     lists = (t.detach().reshape(-1).tolist() for t in (self, *others))
     found = [function(*each) for each in zip(*lists, strict=True)]
-    self.detach().copy_(facula.tensor(found, dtype=self.dtype).reshape(self.shape))
+    self.copy_(facula.tensor(found, dtype=self.dtype).reshape(self.shape))
     return self
 
 
 def apply_(self: Any, callable: Callable[[Any], Any]) -> Any:
-    """Replace each element by what a Python function gives for it; on the CPU, and slow."""
-    return _values(self, callable)
+    """Replace each element by what a Python function gives for it; on the CPU, no gradients."""
+    return _values("apply_", self, callable)
 
 
 def map_(self: Any, tensor: Any, callable: Callable[[Any, Any], Any]) -> Any:
     """As `apply_`, of each element and that of another tensor, which is broadcast."""
-    return _values(self, callable, tensor.expand(self.shape))
+    return _values("map_", self, callable, tensor.expand(self.shape))
 
 
 def map2_(self: Any, x: Any, y: Any, callable: Callable[[Any, Any, Any], Any]) -> Any:
     """As `apply_`, of each element and those of two other tensors, which are broadcast."""
-    return _values(self, callable, x.expand(self.shape), y.expand(self.shape))
+    return _values("map2_", self, callable, x.expand(self.shape), y.expand(self.shape))
 
 
 # ---- functions whose tensor comes second, and other shapes

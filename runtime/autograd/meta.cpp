@@ -87,11 +87,17 @@ Edge view_edge(const Tensor& t) {
   return {std::move(node), 0};
 }
 
+bool fits(const OutputMeta& meta, const TensorImpl& leaf) {
+  return meta.dtype == leaf.dtype && meta.device == leaf.device && meta.has_sizes(leaf.sizes);
+}
+
 intrusive_ptr<Node> accumulator_of(const Tensor& leaf) {
   const InCall in_call(leaf);
   AutogradMeta& meta = autograd_meta(leaf);
   std::lock_guard lock(detail::lock_for(leaf.impl()));
-  if (meta.accumulator != nullptr && meta.accumulator->try_retain())
+  // One made before `.data = ...`, set_() or resize_() gave the leaf another dtype or shape would hand on gradients of
+  // the old; graphs that hold it keep it.
+  if (meta.accumulator != nullptr && fits(meta.accumulator->output(0), *leaf.impl()) && meta.accumulator->try_retain())
     return intrusive_ptr<Node>::adopt(meta.accumulator);
   auto node = make_intrusive<AccumulateGrad>(leaf);
   meta.accumulator = node.get();

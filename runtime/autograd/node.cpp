@@ -257,6 +257,8 @@ void AccumulateGrad::accumulate(Tensor grad) {
   if (!grad.defined() || !leaf_.requires_grad()) return;  // a hook or a writer may have detached the leaf
   FACULA_CHECK(grad.sizes() == leaf_.sizes(), Runtime, "the gradient is ", shape_string(grad.sizes()),
                " and its leaf is now ", shape_string(leaf_.sizes()), "; its data were replaced after the forward pass");
+  if (grad.dtype() != leaf_.dtype() || grad.device() != leaf_.device()) [[unlikely]]  // they were replaced too
+    grad = core_operators().cast(grad, leaf_.dtype(), leaf_.device());
   AutogradMeta& meta = autograd_meta(leaf_);
   for (bool done = false; !done;) {
     Tensor before, after;  // dropped after the guard: that may run Python

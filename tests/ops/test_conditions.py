@@ -73,6 +73,38 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "cov of three dims": (lambda: fa.cov(c234), "dims"),
     "corrcoef of three dims": (lambda: fa.corrcoef(c234), "dims"),
+    "take_along_dim of an index far below 0": (
+        lambda: fa.take_along_dim(x3, fa.tensor([-5]), 0),
+        "index -5 is out of range",
+    ),
+    "take_along_dim of the least index": (
+        lambda: fa.take_along_dim(x3, fa.tensor([-(2**63)])),
+        "index -9223372036854775808 is",
+    ),
+    "fractional_max_pool2d of a window below 1": (
+        lambda: F.fractional_max_pool2d(fa.ones(1, 1, 4, 4), -1, output_size=2),
+        r"kernel_size must be at least 1, got \(-1, -1\)",
+    ),
+    "fractional_max_pool3d of no windows": (
+        lambda: F.fractional_max_pool3d(fa.ones(1, 1, 4, 4, 4), 2, output_size=(2, 0, 2)),
+        r"output size must be at least 1, got \(2, 0, 2\)",
+    ),
+    "unfold of a padding beyond 64 bits": (
+        lambda: F.unfold(fa.ones(1, 1, 4, 4), 2, padding=2**62),
+        r"sizes overflow: 2 \* 4611686018427387904",
+    ),
+    "fold of a padding beyond 64 bits": (
+        lambda: F.fold(fa.ones(1, 4, 9), 4, 2, padding=2**63 - 1),
+        r"sizes overflow: 2 \* 9223372036854775807",
+    ),
+    "unfold of a window beyond 64 bits": (
+        lambda: F.unfold(fa.ones(1, 1, 4, 4), 2**40, dilation=2**40),
+        "sizes overflow: 1099511627776",
+    ),
+    "unfold of a window larger than its image": (
+        lambda: F.unfold(fa.ones(1, 1, 4, 4), 9, padding=(2, 1)),
+        r"larger than the padded size 8",
+    ),
     "nanmean of complex numbers": (lambda: z34.nanmean(), "complex"),
     "isclose of two dtypes": (lambda: fa.isclose(x3, x3.double()), "dtype"),
     "renorm of one dim": (lambda: x3.renorm(2, 0, 1.0), "dim"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import facula as fa
 import numpy as np
 import pytest
@@ -45,6 +47,14 @@ def test_correlations(columns: int, dtype: str) -> None:
     room = np.abs(want) * fa.finfo(kind).eps * (0.51 if dtype in HALVES else 8)
     room = room + (1e-6 if dtype in HALVES else fa.finfo(kind).eps * 16)
     assert (np.abs(got.double().numpy() - want) <= room).all()
+
+
+def test_correlations_of_no_observations() -> None:
+    for shape in ((3, 0), (0,)):
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            want = np.corrcoef(np.zeros(shape))
+        np.testing.assert_array_equal(fa.corrcoef(fa.zeros(shape)).numpy(), want)
 
 
 def test_slope_of_what_was_rounded_to_one() -> None:

@@ -52,6 +52,8 @@ def test_random_split():
         data.random_split(Squares(2), [0.9, 0.1])
     with pytest.raises(ValueError, match="the dataset has 10"):
         data.random_split(Squares(10), [7, 4])
+    with pytest.raises(ValueError, match=r"at least 0, got \[-1, 11\]"):
+        data.random_split(Squares(10), [-1, 11])
 
 
 def test_a_stack_asks_for_a_batch_at_once():

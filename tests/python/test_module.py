@@ -161,6 +161,20 @@ def test_load_lists_every_fault_and_changes_nothing():
         assert_close(tensor, before[name])
 
 
+def test_tensors_without_values_are_refused_before_any_is_loaded():
+    net = Net()
+    before = copy.deepcopy(net.state_dict())
+    bad = {k: facula.full_like(v, 9.0) for k, v in before.items()}
+    last = next(reversed(bad))
+    bad[last] = facula.empty_like(before[last], device="meta")
+    with pytest.raises(RuntimeError, match=rf"nothing was loaded(.|\n)*{last}.*meta.*assign=True"):
+        net.load_state_dict(bad)
+    for name, tensor in net.state_dict().items():
+        assert_close(tensor, before[name])
+    net.load_state_dict(bad, assign=True)
+    assert net.state_dict()[last].is_meta
+
+
 def test_load_not_strict_and_skip():
     net = Net()
     state = {"fc1.bias": facula.zeros(4), "body.1.weight": facula.zeros(1), "x": facula.zeros(1)}

@@ -103,6 +103,7 @@ CASES = {
     "unique": lambda: [fa.unique(k, return_inverse=True) for _ in range(9)],
     "unique of rows": lambda: [fa.unique(rows, dim=0) for _ in range(9)],
     "median": lambda: [fa.median(x) for _ in range(99)],
+    "randperm": lambda: [fa.randperm(40000000) for _ in range(9)],
     "sort of strided rows": lambda: [fa.sort(x.reshape(200, 100000).T, dim=1) for _ in range(9)],
 }
 """,

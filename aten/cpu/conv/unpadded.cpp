@@ -96,34 +96,41 @@ void unpadded_forward(const Geometry& given, const T* input, const T* weight, co
   const Rows rows(g);
   const int64_t places = product(g.in), positions = product(g.out), taps = product(g.kernel);
   const int64_t out_channels = g.groups * g.out_channels, results = g.batch * out_channels;
-  const TypedBuffer<double> sums(results * positions);
-  // Results of a plane are each by itself where rows go along the taps: threads share it. The images of a channel come
-  // one after the other, so that its weight stays in the cache.
+  // Results of a plane are each by itself where rows go along the taps: threads share it by columns of results, of
+  // which those that meet nothing are the bias. The images of a channel come one after the other, so that its weight
+  // stays in the cache.
   const auto columns = static_cast<int64_t>(rows.columns().size());
   const int64_t pieces = rows.along_taps() ? std::max<int64_t>(columns, 1) : 1;
-  for (int64_t i = 0; i < results * positions; ++i) {
-    sums.get()[i] = bias != nullptr ? static_cast<double>(bias[i / positions % out_channels]) : 0.0;
+  const int64_t apart = pieces > 1 ? g.out[2] : 1, own = positions / apart;
+  const auto start_of = [&](int64_t f) { return bias != nullptr ? static_cast<double>(bias[f]) : 0.0; };
+  if (columns < apart) {
+    parallel_for(0, results, grain_for(positions), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        std::fill_n(out + i * positions, positions, static_cast<T>(start_of(i % out_channels)));
+      }
+    });
   }
   parallel_for(0, results * pieces, grain(g, ceil_div(g.channels, pieces)), [&](int64_t begin, int64_t end) {
+    const TypedBuffer<double> memory(own);
+    double* const sums = memory.get();
     for (int64_t i = begin; i < end; ++i) {
       const int64_t f = i / pieces / g.batch, n = i / pieces % g.batch, group = f / g.out_channels;
-      double* const to = sums.get() + (n * out_channels + f) * positions;
       const auto part = pieces > 1 ? rows.columns().subspan(static_cast<size_t>(i % pieces), 1) : rows.columns();
+      T* const to = out + (n * out_channels + f) * positions + (pieces > 1 ? part.front().at : 0);
+      std::fill_n(sums, own, start_of(f));
       for (int64_t c = 0; c < g.channels; ++c) {
         const T* from = input + ((n * g.groups + group) * g.channels + c) * places;
         const T* w = weight + (f * g.channels + c) * taps;
         rows.each(part, [&](int64_t tap, int64_t place, int64_t position, int64_t count) {
           if (rows.along_taps()) {
-            to[position] += dot(count, w + tap, from + place, rows.step());
+            sums[position / apart] += dot(count, w + tap, from + place, rows.step());
           } else {
-            conv_loops<T>().add_times(count, w[tap], from + place, rows.step(), to + position, 1);
+            conv_loops<T>().add_times(count, w[tap], from + place, rows.step(), sums + position, 1);
           }
         });
       }
+      for (int64_t k = 0; k < own; ++k) to[k * apart] = static_cast<T>(sums[k]);
     }
-  });
-  parallel_for(0, results * positions, grain_for(1), [&](int64_t begin, int64_t end) {
-    std::transform(sums.get() + begin, sums.get() + end, out + begin, [](double sum) { return static_cast<T>(sum); });
   });
 }
 

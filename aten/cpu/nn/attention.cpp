@@ -191,6 +191,8 @@ void write_rows(const T* o, int64_t nr, int64_t count, int64_t width, T* to, int
 // Blocks of keys, or of queries, whose sums are made in T; sums over more are emptied into doubles after so many, or
 // they would lose digits.
 constexpr int64_t kLongSum = 64;
+// Log-sums of exponentials up to this are precise enough as one number: their rounding is that of all weights of a row.
+constexpr double kLargeScore = 64;
 
 // Sums of weights and of weighted values go to `wide`, what was there being multiplied by `since`; they begin anew.
 template <typename T>
@@ -240,10 +242,11 @@ void forward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k,
       if (q0 + nr < p.queries) ahead.add(q.at(b, h, q0 + nr), std::min(nr, p.queries - q0 - nr), p.width, q.row);
       if ((bh + 1) * blocks < end) add_next(bh + 1, item % blocks, &ahead);
       ahead.spread(ceil_div(visible, keys.width()));
+      T factor = scale;
       for (int64_t k0 = 0; k0 < visible; k0 += block) {
         count_step(16);
         const int64_t nk = std::min(block, visible - k0);
-        T factor = scale;
+        factor = scale;
         scores.compute_rows(k.at(b, kv, k0), k.row, panel, nk, s, &ahead);
         scores.hide(b, h, q0, nq, k0, nk, s, &factor);
         if (k0 > 0 && k0 / block % kLongSum == 0) put_by(p.value_width, nr, o, sums, since, wide.get());
@@ -268,7 +271,8 @@ void forward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k,
         const bool none = sums[i] == T(0);
         shrink[i] = none ? T(0) : T(1) / sums[i];
         if (i < nq) {
-          lse[bh * p.queries + q0 + i] = none ? std::numeric_limits<T>::infinity() : maxima[i] + std::log(sums[i]);
+          lse[bh * p.queries + q0 + i] =
+              none ? std::numeric_limits<T>::infinity() : maxima[i] * factor + std::log(sums[i]);
         }
       }
       loops.scale(p.value_width, shrink, o);
@@ -287,20 +291,21 @@ void backward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k
   constexpr int64_t kTwo = 2;  // panels of queries that are taken together
   const int64_t nr = gemm.nr, span = kTwo * nr;
   const Panels<T> keys(p.keys, p.width), values(p.keys, p.value_width);
-  const Scores<T> scores{p, mask, keys, span};
+  const Scores<T> scores{p, mask, keys, span}, alone{p, mask, keys, nr};
   const int64_t mr = keys.width(), block = kPanels * mr, rise = even_panel(p.width, gemm.mr);
   const auto padded = [nr](int64_t n) { return round_up(n, nr); };
   const int64_t wide = padded(p.width), wide_value = padded(p.value_width), spans = ceil_div(p.queries, span);
   parallel_for(0, p.batch * p.kv_heads, 1, [&](int64_t begin, int64_t end) {
     const TypedBuffer<T> packed(keys.size() + values.size());
-    const TypedBuffer<T> buffer(span * (2 * block + 2 * p.width + p.value_width + wide + wide_value + 2) + 128);
+    const TypedBuffer<T> buffer(span * (2 * block + 2 * p.width + p.value_width + wide + wide_value + 5) + 128);
     T *pk = packed.get(), *pv = pk + keys.size();
     T* free = buffer.get();
     const auto take = [&](int64_t n) { return std::exchange(free, free + n); };
     T *s = take(span * block), *dp = take(span * block);  // by key, then by query
     T *columns_q = take(span * p.width + 16), *columns_g = take(span * p.value_width + 16);
     T *rows_q = take(span * wide), *rows_g = take(span * wide_value);
-    T *slopes = take(span * p.width), *delta = take(span), *shift = take(span);
+    T *slopes = take(span * p.width), *delta = take(span), *base = take(span), *shift = take(span);
+    T *sums = take(nr), *shrink = take(nr);
     for (int64_t item = begin; item < end; ++item) {
       const int64_t b = item / p.kv_heads, kv = item % p.kv_heads;
       for (int64_t i = 0; i < p.keys; ++i) {
@@ -330,16 +335,47 @@ void backward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k
           dk_sums.step();
           dv_sums.step();
           StepSums<T> slope_sums(slopes, 1, span * p.width, span * p.width);
+          // Keys from k0 on, of `nk`, that the queries of panel j see, in whole panels of keys.
+          const auto seen_of = [&](int64_t j, int64_t k0, int64_t nk) {
+            const int64_t last = p.visible(q0 + j * nr, std::min(nr, count - j * nr)) - k0;
+            return std::clamp<int64_t>(round_up(last, mr), 0, nk);
+          };
+          // The largest score of each query and the logarithm of its sum, which their one number cannot hold to the
+          // digits that weights need.
+          const auto find_again = [&](int64_t j) {
+            T *top = base + j * nr, factor = scale;
+            FetchAhead none;
+            std::fill_n(top, nr, -std::numeric_limits<T>::infinity());
+            std::fill_n(sums, nr, T(0));
+            for (int64_t k0 = 0; k0 < visible; k0 += block) {
+              count_step(16);
+              const int64_t nk = seen_of(j, k0, std::min(block, visible - k0)), i0 = k0 / mr, first = q0 + j * nr;
+              if (nk == 0) break;
+              factor = scale;
+              alone.compute(pk, columns_q + j * nr * p.width, i0, i0 + ceil_div(nk, mr), nk, s, &none);
+              alone.hide(b, h, first, std::min(nr, p.queries - first), k0, nk, s, &factor);
+              loops.accumulate(nk, factor, s, top, sums, shrink);
+            }
+            for (int64_t i = 0; i < nr; ++i) {
+              const bool hidden = sums[i] == T(0);
+              if (hidden) top[i] = T(0);
+              shift[j * nr + i] = hidden ? std::numeric_limits<T>::infinity() : std::log(sums[i]);
+            }
+          };
           for (int64_t j = 0; j < panels; ++j) {
             const int64_t first = q0 + j * nr, nq = std::min(nr, p.queries - first);
             gemm.pack(p.width, nq, nr, q.at(b, h, first), q.row, 1, columns_q + j * nr * p.width);
             gemm.pack(p.value_width, nq, nr, dy.at(b, h, first), dy.row, 1, columns_g + j * nr * p.value_width);
+            bool large = false;
             for (int64_t i = 0; i < nr; ++i) {
               const int64_t at = bh * p.queries + first + i;
+              base[j * nr + i] = T(0);
               shift[j * nr + i] = i < nq ? lse[at] : std::numeric_limits<T>::infinity();
+              large |= std::isfinite(shift[j * nr + i]) && std::fabs(shift[j * nr + i]) > T(kLargeScore);
               delta[j * nr + i] =
                   i < nq ? dots.dot(p.value_width, dy.at(b, h, first + i), out.at(b, h, first + i)) : T(0);
             }
+            if (large) find_again(j);
           }
           for (int64_t e = 0; e < p.width; e += nr) {
             gemm.pack(count, std::min(nr, p.width - e), nr, q.at(b, h, q0) + e, 1, q.row, rows_q + e * span);
@@ -351,11 +387,7 @@ void backward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k
             count_step(16);
             const bool more = slope_sums.step();
             const int64_t nk = std::min(block, visible - k0), i0 = k0 / mr, i1 = i0 + ceil_div(nk, mr);
-            // Keys of this block that the queries of panel j see, in whole panels of keys.
-            const auto seen = [&](int64_t j) {
-              const int64_t last = p.visible(q0 + j * nr, std::min(nr, count - j * nr)) - k0;
-              return std::clamp<int64_t>(round_up(last, mr), 0, nk);
-            };
+            const auto seen = [&](int64_t j) { return seen_of(j, k0, nk); };
             for (int64_t j = 0; j < panels; ++j) {
               T *sj = s + j * nr, *dpj = dp + j * nr;
               const int64_t first = q0 + j * nr, nq = std::min(nr, p.queries - first), nkj = seen(j);
@@ -369,7 +401,7 @@ void backward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k
                 gemm.near_tile(p.value_width, pv + values.at(i), 1, mr, columns_g + j * nr * p.value_width, nr,
                                dpj + row * span, span, std::min(keys.rows(i), nkj - row), nr, false);
               }
-              loops.gradient(nkj, span, factor, shift + j * nr, delta + j * nr, sj, dpj);
+              loops.gradient(nkj, span, factor, base + j * nr, shift + j * nr, delta + j * nr, sj, dpj);
               if (factor != scale) {  // the scores had taken the scale, their slopes lack it
                 for (int64_t k = 0; k < nkj; ++k) {
                   for (int64_t i = 0; i < nr; ++i) dpj[k * span + i] *= scale;

@@ -273,6 +273,7 @@ void randperm(int64_t n, const Generator& generator, std::optional<ScalarType>, 
   uint64_t* scratch = packed + groups * kRandomGroup;
   parallel_for(0, groups, 256, [&](int64_t begin, int64_t end) {
     for (int64_t g = begin; g < end; ++g) {
+      count_step();
       uint32_t words[kRandomGroup];
       table().words(key, g, g + 1, words);
       for (int64_t i = 0; i < kRandomGroup; ++i) {
@@ -289,6 +290,7 @@ void randperm(int64_t n, const Generator& generator, std::optional<ScalarType>, 
     return words[i % kRandomGroup];
   };
   for (int64_t i = 0; i < n;) {
+    count_step();
     int64_t j = i + 1;
     while (j < n && (packed[j] >> 32) == (packed[i] >> 32)) ++j;
     if (j - i > 1) {
@@ -297,7 +299,11 @@ void randperm(int64_t n, const Generator& generator, std::optional<ScalarType>, 
     i = j;
   }
   into_dense(out, ScalarType::Int64, [&](const Tensor& to) {
-    for (int64_t i = 0; i < n; ++i) to.data<int64_t>()[i] = position_of(packed[i]);
+    int64_t* const numbers = to.data<int64_t>();
+    for (int64_t begin = 0; begin < n; begin += kGrain) {
+      check_interrupt();
+      for (int64_t i = begin; i < std::min(n, begin + kGrain); ++i) numbers[i] = position_of(packed[i]);
+    }
   });
 }
 

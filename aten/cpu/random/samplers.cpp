@@ -46,11 +46,8 @@ Tensor not_negative(const Tensor& given, IntList sizes, const char* op, const ch
 }  // namespace
 
 void poisson(const Tensor& self, const Generator& generator, const Tensor& out) {
-  const Tensor rates = parameters(self, self.sizes());
+  const Tensor rates = not_negative(self, self.sizes(), "poisson", "rates");
   const double* rate = rates.data<double>();
-  for (int64_t i = 0; i < rates.numel(); ++i) {
-    FACULA_CHECK(rate[i] >= 0, Runtime, Operator{"poisson"}, "rates must not be negative, got ", rate[i]);
-  }
   draw_each(out, generator, "poisson",
             [=](int64_t i, ElementStream& uniform) { return draws::poisson_number(rate[i], uniform); });
 }

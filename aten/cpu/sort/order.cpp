@@ -41,7 +41,11 @@ void radix_pass(const uint64_t* from, uint64_t* to, const Parts& parts, int shif
   parts.each([=](int64_t p, int64_t begin, int64_t end) {
     uint32_t* count = counts + p * step;
     std::memset(count, 0, static_cast<size_t>(buckets) * sizeof(uint32_t));
-    for (int64_t i = begin; i < end; ++i) ++count[(from[i] >> shift) & mask];
+    for (int64_t first = begin; first < end; first += kMoves) {
+      check_interrupt();
+      const int64_t last = std::min(end, first + kMoves);
+      for (int64_t i = first; i < last; ++i) ++count[(from[i] >> shift) & mask];
+    }
   });
   uint32_t sum = 0;
   for (int64_t b = 0; b < buckets; ++b) {
@@ -133,9 +137,13 @@ void sort_packed(uint64_t* data, uint64_t* scratch, int64_t n, bool shared, bool
   parts.each([&](int64_t, int64_t begin, int64_t end) {
     uint64_t differ = 0;
     bool sorted = true;
-    for (int64_t i = std::max<int64_t>(1, begin); i < end; ++i) {
-      differ |= data[i] ^ data[0];
-      sorted &= data[i - 1] < data[i];
+    for (int64_t first = begin; first < end; first += kMoves) {
+      check_interrupt();
+      const int64_t last = std::min(end, first + kMoves);
+      for (int64_t i = std::max<int64_t>(1, first); i < last; ++i) {
+        differ |= data[i] ^ data[0];
+        sorted &= data[i - 1] < data[i];
+      }
     }
     differ_any |= differ;
     if (!sorted) sorted_all = false;

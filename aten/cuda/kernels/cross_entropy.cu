@@ -85,19 +85,20 @@ extern "C" __global__ void __launch_bounds__(kRowThreads) facula_loss(const __gr
         }
         const T base = top == -math::infinity<T> ? T(0) : top;
 #pragma unroll
-        for (int k = 0; k < FACULA_VEC; ++k) sum += power(x[k] - base);
+        for (int k = 0; k < FACULA_VEC; ++k) sum += power(below(x[k], base));
       }
     }
     const T whole = reduction.over<Largest>(top);
-    sum = reduction.over<Add>(top == -math::infinity<T> ? sum : sum * power(top - whole));
+    sum = reduction.over<Add>(top == -math::infinity<T> ? sum : sum * power(below(top, whole)));
+    sum = sum_below(sum, whole);
     if (real && lane == 0) {
       // An element again, without what the unit rounded.
       const T most = kPowers ? load<T>(element<I>(whole / kUnit)) : whole;
-      const T log_sum = whole == math::infinity<T> || (math::isinf(whole) && sum == 0) ? T(0) : math::log(sum);
+      const T log_sum = math::isinf(whole) && sum == 0 ? T(0) : math::log(sum);
       p.tops[2 * row] = most;
       p.tops[2 * row + 1] = log_sum;
       double loss = 0;
-      if (weight != T(0)) loss = double((most - load<T>(reinterpret_cast<const I*>(in)[target])) + log_sum) * weight;
+      if (weight != T(0)) loss = double(log_sum - below(load<T>(reinterpret_cast<const I*>(in)[target]), most)) * weight;
       p.losses[row] = loss;
       p.weights[row] = weight;
       if (p.reduction == 0) reinterpret_cast<O*>(p.out)[row] = element<O>(loss);
@@ -113,7 +114,7 @@ extern "C" __global__ void __launch_bounds__(kRowThreads) facula_loss(const __gr
       read_vector<I>(in, place, kStep, x);
 #pragma unroll
       for (int k = 0; k < FACULA_VEC; ++k) {
-        x[k] = weight == T(0) ? T(0) : (power((x[k] - most) * kUnit - log_sum) - (place + k == target ? T(1) : T(0))) * scale;
+        x[k] = weight == T(0) ? T(0) : (power(below(x[k], most) * kUnit - log_sum) - (place + k == target ? T(1) : T(0))) * scale;
       }
       write_vector<I>(out, place, kStep, x);
     });

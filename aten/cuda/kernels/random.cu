@@ -110,7 +110,7 @@ extern "C" __global__ void __launch_bounds__(256) facula_random(const __grid_con
     const double given = p.chances[i];
     ElementStream stream{p, static_cast<uint64_t>(i), {}, 0};
 #if FACULA_DRAW == 10
-    if (!(given >= 0)) report(kBadRate, 0, 0);
+    if (!(given >= 0 && given < math::infinity<double>)) report(kBadRate, 0, 0);
     put(p, i, poisson_number(given, stream));
 #elif FACULA_DRAW == 13
     const bool whole = given >= 0 && given < math::infinity<double> && given == ::floor(given);

@@ -335,7 +335,7 @@ int32_t take_report(const Device& device) {
     case kBadCount:
       return fail(FACULA_DEVICE_ERROR, "a count is no whole number from 0 on (in a kernel that ran earlier)");
     default:
-      return fail(FACULA_DEVICE_ERROR, "a rate is negative (in a kernel that ran earlier)");
+      return fail(FACULA_DEVICE_ERROR, "a rate is negative or not finite (in a kernel that ran earlier)");
   }
 }
 

@@ -117,8 +117,15 @@ def rrelu(
         return leaky_relu(input, (lower + upper) / 2, inplace)
     with facula.no_grad():
         slope = drawn_into(input.shape, input.dtype, input.device).uniform_(lower, upper)
-        slope = slope.masked_fill(input > 0, 1.0)
-    return input.mul_(slope) if inplace else input * slope
+    if not inplace:
+        return _C._ops.prelu_elements(input, slope)
+    with facula.no_grad():
+        above = input > 0
+        # In place where `slope` has a row for each of `above`: within vmap it may have none.
+        slope = (
+            slope.masked_fill(above, 1.0) if _C._level_depth() else slope.masked_fill_(above, 1.0)
+        )
+    return input.mul_(slope)
 
 
 def rrelu_(

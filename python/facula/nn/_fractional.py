@@ -55,8 +55,11 @@ def _pool(
         outs = tuple(int(s * r) for s, r in zip(sizes, ratios, strict=True))
     else:
         outs = ntuple(output_size, space)
+    for what, numbers in (("kernel_size", kernel), ("the output size", outs)):
+        if min(numbers) < 1:
+            raise ValueError(f"{name}: {what} must be at least 1, got {numbers}")
     for size, out, k in zip(sizes, outs, kernel, strict=True):
-        if out < 1 or out + k - 1 > size:
+        if out + k - 1 > size:
             raise RuntimeError(
                 f"{name}: {out} windows of {k} do not fit into {size}: the input is "
                 f"{tuple(input.shape)}, kernel_size {kernel}, output size {outs}"

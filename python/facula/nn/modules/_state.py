@@ -332,6 +332,12 @@ def _fits(
                 "never called; call it once before taking its state_dict()"
             )
         return False
+    if new.is_meta and not (assign or own.is_meta):
+        errors.append(
+            f"{key}: the state dict has a tensor on the meta device, which has no values to copy; "
+            "load with assign=True to take it as it is"
+        )
+        return False
     if tuple(own.shape) != tuple(new.shape):
         report.shape_mismatches.append(Mismatch(key, tuple(own.shape), tuple(new.shape)))
         return False

@@ -181,7 +181,7 @@ def random_split(
         generator: of the permutation; the default generator otherwise.
 
     Raises:
-        ValueError: the lengths do not sum to the dataset's length.
+        ValueError: the lengths do not sum to the dataset's length, or one is negative.
     """
     size = len(dataset)
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:
@@ -199,6 +199,8 @@ def random_split(
                 )
     else:
         counts = [int(n) for n in lengths]
+    if min(counts, default=0) < 0:
+        raise ValueError(f"lengths must be at least 0, got {list(lengths)}")
     if sum(counts) != size:
         raise ValueError(
             f"the sum of input lengths is {sum(lengths)}, the dataset has {size} samples"
