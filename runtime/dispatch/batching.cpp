@@ -544,11 +544,35 @@ void by_rows(const OperatorEntry& op, Variant variant, std::span<const KernelArg
   wrap_all(level, results);
 }
 
+// Does autograd follow it, at a level further out or below all?
+bool is_followed(const Tensor& t) {
+  const auto follows = [](const TensorImpl& i) {
+    return i.requires_grad || (i.layers & layer_bit(Layer::Autograd)) != 0;
+  };
+  const Tensor* at = &t;
+  for (;;) {
+    const TensorImpl& i = *at->impl();
+    if (follows(i) || (i.base && follows(*i.base))) return true;
+    if (i.wrapping == nullptr) return false;
+    at = &i.wrapping->inner;
+  }
+}
+
 void written_as_functional(const OperatorEntry& op, Variant variant, std::span<const KernelArg> args, Stack&) {
   const size_t outs = variant == Variant::Out ? op.outputs : 1;
   const size_t inputs = variant == Variant::Out ? args.size() - outs : args.size();
+  // What is kept for a backward must not be what is written to then.
+  bool followed = false;
+  for (const KernelArg& arg : args)
+    for_each_tensor(arg, [&](const Tensor& t) { followed = followed || is_followed(t); });
+  std::vector<KernelArg> given(args.begin(), args.begin() + static_cast<std::ptrdiff_t>(inputs));
+  Tensor unwritten;
+  if (variant == Variant::InPlace && followed) {
+    unwritten = core_operators().clone(*static_cast<const Tensor*>(args[0].at));
+    given[0].at = &unwritten;
+  }
   Stack values;
-  op.invoke[0](op.forms[0], args.first(inputs), values);
+  op.invoke[0](op.forms[0], given, values);
   for (size_t i = 0; i < outs; ++i) {
     const Tensor& to = *static_cast<const Tensor*>(args[variant == Variant::Out ? inputs + i : 0].at);
     const Tensor& value = std::get<Tensor>(values[i]);
@@ -574,6 +598,12 @@ bool by_decomposition(const OperatorEntry& op, std::span<const KernelArg> args, 
   }
 }
 
+// Is it more than a composition?
+bool has_kernel(const OperatorEntry& op) {
+  return op.any_kernel != nullptr || op.interface_kernel != nullptr ||
+         std::any_of(std::begin(op.kernels), std::end(op.kernels), [](AnyFn fn) { return fn != nullptr; });
+}
+
 // Fills a tensor with the same numbers in each row: drawn for one row, where no other tensor has a part in them.
 bool draws_once(const OperatorEntry& op, std::span<const KernelArg> args, Level& level) {
   int tensors = 0;
@@ -590,6 +620,30 @@ bool draws_once(const OperatorEntry& op, std::span<const KernelArg> args, Level&
   op.invoke[0](op.forms[0], drawn, none);
   core.copy_into(rows, core.expand(core.add_dim(one, 0), rows.sizes()));
   return true;
+}
+
+// One call for all rows, whose kernel draws for the first and serves the others with the same numbers. False where it
+// does not, or where there are other batches around.
+bool draws_same_elements(const OperatorEntry& op, Variant variant, std::span<const KernelArg> args, Level& level,
+                         Stack& results) {
+  if (op.batch != BatchKind::Elements || level.size == 0) return false;
+  for (const Level* outer = level.outer; outer != nullptr; outer = outer->outer) {
+    if (outer->kind == Level::Kind::Batch) return false;
+  }
+  DimVector sizes;
+  for (const KernelArg& arg : args) {
+    for_each_tensor(arg, [&](const Tensor& t) { sizes = broadcast_shapes(sizes, t.sizes()); });
+  }
+  const struct Rows {
+    DrawnRows before = detail::tls_drawn_rows;
+    explicit Rows(int64_t elements) { detail::tls_drawn_rows = {elements, false}; }
+    ~Rows() { detail::tls_drawn_rows = before; }
+  } rows(numel_of(sizes));
+  const Descent below(level);
+  by_elements(op, variant, args, level, results);
+  if (detail::tls_drawn_rows.served || numel_of(sizes) == 0) return true;
+  results.clear();
+  return false;
 }
 
 // What draws numbers, through its parts: with a batch dim in every tensor, so that each row draws its own.
@@ -626,7 +680,13 @@ void call_batch(const OperatorEntry& op, Variant variant, std::span<const Kernel
       if (batched && (variant != Variant::Functional || op.writes != 0)) check_written(op, variant, args, level);
       if (batched && op.writes != 0 && draws_once(op, args, level)) return;
       const SameDraws same(args, first_tensor(args));
+      if (batched && draws_same_elements(op, variant, args, level, results)) return;
+      if (batched && op.writes == 0 && variant == Variant::Functional && !has_kernel(op)) {
+        same.again();
+        if (by_decomposition(op, args, results)) return;
+      }
       if (batched) {
+        same.again();
         const Descent below(level);
         return by_rows(op, variant, args, level, results, &same);
       }

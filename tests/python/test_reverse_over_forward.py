@@ -209,3 +209,31 @@ def test_dims_of_a_view_change_in_place() -> None:
     assert x.grad.tolist() == [2 + 18, 4 + 36]
     with pytest.raises(RuntimeError, match="view of a leaf"):
         x.view(1, 2).squeeze_()
+
+
+WRITES: dict[str, tuple[Callable[[Any], Any], list[float]]] = {
+    "element": (lambda d: d[0].mul_(3), [3, 1, 1]),
+    # Of 1, 2, 3 the slice becomes 1 * 2, 2 * 3 with the slopes 2 + 1 and 3 + 2.
+    "slice": (lambda d: d[:2].mul_(d[1:].clone()), [3, 5, 1]),
+    "view of a view": (lambda d: d[:2][1].copy_(fa.tensor(9.0)), [1, 0, 1]),
+    "assignment": (lambda d: d.__setitem__(0, 5.0), [0, 1, 1]),
+    "whole": (lambda d: d.mul_(3), [3, 3, 3]),
+    "twice": (lambda d: (d[0].mul_(3), d.mul_(2), d[1:].neg_()), [6, -2, -2]),
+}
+
+
+@pytest.mark.parametrize("which", WRITES)
+def test_a_leaf_that_is_a_tangent_is_left_as_it_is(which: str) -> None:
+    write, want = WRITES[which]
+    leaf = fa.ones(3, requires_grad=True)
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(fa.tensor([1.0, 2.0, 3.0]), leaf)
+        other = forward_ad.make_dual(fa.zeros(3), leaf)
+        part = dual[1:]
+        write(dual)
+        got = forward_ad.unpack_dual(dual).tangent
+        assert got.tolist() == want
+        assert forward_ad.unpack_dual(part).tangent.tolist() == want[1:]
+        assert forward_ad.unpack_dual(other).tangent is leaf
+        got.sum().backward()
+    assert leaf.tolist() == [1, 1, 1] and leaf.grad.sum().item() == sum(want)

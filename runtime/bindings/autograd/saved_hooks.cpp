@@ -64,6 +64,12 @@ void define_saved_hooks(py::module_& m) {
     check_hooks(pack.ptr(), unpack.ptr());
     tls_state.saved_hooks = new PythonSavedHooks(pack.ptr(), unpack.ptr(), tls_state.saved_hooks);
   });
+  // What allow_mutation_on_saved_tensors packs and unpacks.
+  define(m, "_keep_elements", [](const Tensor& t) {
+    const auto drop = [](void* kept) { delete static_cast<KeptTensor*>(kept); };
+    return py::capsule(new KeptTensor(t), drop);
+  });
+  define(m, "_kept_elements", [](const py::capsule& kept) { return kept.get_pointer<KeptTensor>()->get(); });
   define(m, "_pop_saved_hooks", [] {
     auto* top = static_cast<PythonSavedHooks*>(tls_state.saved_hooks);
     FACULA_CHECK(top != nullptr, Runtime, "this thread has no hooks of saved tensors");
