@@ -47,7 +47,13 @@ def written(x: fa.Tensor) -> fa.Tensor:
     return y.sin()
 
 
-FUNCTIONS = {"inner": inner, "written": written}
+def ordered(x: fa.Tensor) -> fa.Tensor:
+    """Operators whose tangents come by two backward passes."""
+    y = x.sin().sort()[0]
+    return (y * x.cummax(0)[0] + y.max()).cumprod(0)
+
+
+FUNCTIONS = {"inner": inner, "written": written, "ordered": ordered}
 # What a transform makes of f: of (3) to (3).
 NESTINGS: dict[str, Callable[[Any], Callable[[Any], Any]]] = {
     "grad": lambda f: grad(lambda x: f(x).sum()),
@@ -117,8 +123,9 @@ def test_nestings(nesting: str, function: str, early: bool, reentrant: bool) -> 
 
 
 @REENTRANT
+@pytest.mark.parametrize("inner", [inner, ordered])
 @pytest.mark.parametrize("nesting", NESTINGS)
-def test_gradients_outside_of_transforms(nesting: str, reentrant: bool) -> None:
+def test_gradients_outside_of_transforms(nesting: str, inner: Any, reentrant: bool) -> None:
     def total(f: Any, x: Any) -> Any:
         parts = leaves(NESTINGS[nesting](f)(x))
         return fa.autograd.grad(sum(p.square().sum() for p in parts), x)
@@ -292,8 +299,9 @@ def test_tangents_that_the_function_finds() -> None:
 
 
 @REENTRANT
+@pytest.mark.parametrize("inner", [inner, ordered])
 @pytest.mark.parametrize("after", [False, True])
-def test_forward_mode_without_transforms(after: bool, reentrant: bool) -> None:
+def test_forward_mode_without_transforms(after: bool, inner: Any, reentrant: bool) -> None:
     def gradients(use: Any) -> Any:
         x, v = rng(3).requires_grad_(), rng(3, seed=1).requires_grad_()
         with forward_ad.dual_level():

@@ -177,8 +177,9 @@ class _First(_Mode):
         def pack(tensor: Any) -> Any:
             place = frame.place()
             source = _source(tensor, given) if place == len(frame.levels) - 1 else None
-            saved.append((tensor, place, source))
             packed.append((_itself, (tensor,)))
+            if not _C._saves_for_now():
+                saved.append((len(packed) - 1, tensor, place, source))
             return _Slot(len(packed) - 1, packed)
 
         generators = generators_of(given)
@@ -194,7 +195,7 @@ class _First(_Mode):
         # What is written to in place is written to again.
         keeps = policy in _SAVED + _OFFLOADED and results
         keeps = keeps and not any(r is t for r in results for t in given)
-        for i, (tensor, place, source) in enumerate(saved):
+        for i, tensor, place, source in saved:
             if keeps and source is None:  # of levels further out as it is
                 if place == len(frame.levels) - 1:
                     packed[i] = (_Kept(tensor, policy in _OFFLOADED).get, ())

@@ -183,7 +183,7 @@ class _Frame:
 
     def pack_at(self, place: int | None, tensor: Any) -> Any:
         """What the graph keeps of a tensor that the level at a place saves."""
-        if place is None or place < self.first:
+        if place is None or place < self.first or _C._saves_for_now():
             return tensor
         saved = self.saved[place]
         holder = _Holder(place)
@@ -261,7 +261,7 @@ class _Frame:
 
     def note(self, tensor: Any) -> Any:
         """Take what the second run saves for what the first one saved in its place."""
-        if self.wanted is None or self.place() != self.wanted:
+        if self.wanted is None or self.place() != self.wanted or _C._saves_for_now():
             return tensor
         saved = self.saved[self.wanted]
         index, count = self.seen, len(saved.facts)
