@@ -159,7 +159,7 @@ def test_gradients_around_batches_of_writes(which: str) -> None:
     def loss(t: fa.Tensor) -> fa.Tensor:
         y = t.sin() + 2
         WRITES[which](y, t)
-        return (y * y).sum()
+        return (y * y * y).sum()
 
     got = grad(lambda x: vmap(loss)(x).sum())(x)
     leaf = x.clone().requires_grad_()
@@ -199,6 +199,16 @@ def test_batches_of_nothing() -> None:
     assert vmap(lambda x: fa.argmax(x, keepdim=True))(none).shape == (0, 1, 1)
     with pytest.raises((IndexError, RuntimeError), match="no elements"):
         vmap(fa.argmax)(fa.zeros(2, 0))
+
+
+def test_a_level_ends_with_the_block_that_did_not_begin() -> None:
+    """From Python 3.14 on a signal may come between __enter__ and the block."""
+    scopes = fa._C._GradientLevel(), fa._C._BatchLevel(3, "error")
+    for scope in scopes:
+        scope.__enter__()
+    assert fa._C._level_depth() == 2
+    del scope, scopes
+    assert fa._C._level_depth() == 0
 
 
 def test_signals_leave_no_level_open() -> None:

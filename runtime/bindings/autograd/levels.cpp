@@ -26,7 +26,7 @@ Randomness randomness_of(const char* word) {
 }
 
 // A level for a `with` block, which gives its number. Being C throughout, no signal comes between the level's beginning
-// and the block that ends it.
+// and the block that ends it, or what drops this object.
 struct LevelScope {
   PyObject_HEAD  // NOLINT
       uint64_t number;
@@ -67,8 +67,14 @@ PyObject* new_batch(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
 PyObject* new_gradients(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   return new_scope(type, args, kwargs, false);
 }
+// From Python 3.14 on a signal may come between __enter__ and the block, which then never ends: the level ends here.
 void free_scope(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
+  auto* scope = reinterpret_cast<LevelScope*>(self);
+  try {
+    if (scope->number != 0) pop_level(std::exchange(scope->number, 0));
+  } catch (const Error&) {  // it has ended with one around it, or is another thread's
+  }
   type->tp_free(self);
   Py_DECREF(type);
 }
