@@ -214,6 +214,7 @@ bool share_tangent(const Tensor& view, const Tensor& of) {
 }
 
 void set_new_tangent(const Tensor& t, Tensor tangent) {
+  if (!is_differentiable(t.dtype())) return;  // integers of a dual tensor have none
   // The next change of `t` must not be one of what has that tangent too.
   if (tangent.defined() && !t.impl()->base && !has_tangent(t) && !is_sole(tangent)) {
     add_tangent(t, zeros_like_layout(t, tangent));
@@ -222,6 +223,7 @@ void set_new_tangent(const Tensor& t, Tensor tangent) {
 }
 
 void set_tangent_inplace(const Tensor& t, Tensor tangent) {
+  if (!is_differentiable(t.dtype())) return;
   const TensorImpl& impl = *t.impl();
   if (tangent.defined() && impl.base && !has_tangent(t) && !detail::owns_tangent(impl.base.get()) &&
       can_slice(impl.base->dtype, impl.dtype)) {
