@@ -184,9 +184,12 @@ Tensor as_strided_scatter_batched(const Tensor& self, const Tensor& src, IntList
                stride.size(), " strides");
   FACULA_CHECK(src.sizes() == size, Shape, Operator{"as_strided_scatter"}, Argument{"src"}, " must be ",
                shape_string(size), ", not ", shape_string(src.sizes()));
+  const bool first = !self.is_view() || self.impl()->base->offset == self.offset();
+  FACULA_CHECK(first && is_non_overlapping_and_dense(self.sizes(), self.strides()), Runtime,
+               Operator{"as_strided_scatter"}, Argument{"self"},
+               " must be dense and start where its row does; clone() it first");
   const Tensor like = batch.has(self) ? self : batch.result(batch.rows(self, self.dim() + 1), 0);
-  const bool dense = is_non_overlapping_and_dense(self.sizes(), self.strides());
-  const DimVector strides = dense ? DimVector(self.strides()) : DimVector();
+  const DimVector strides(self.strides());
   const Tensor result = make_as(like, Meta{DimVector(self.sizes()), self.dtype(), self.device(), strides}, false);
   ops::copy_(result, self);
   ops::copy_(ops::as_strided(result, size, stride, storage_offset.value_or(0)), src);

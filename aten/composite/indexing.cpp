@@ -54,6 +54,44 @@ bool covers(const Tensor& self, TensorList indices) {
   return indices.size() == 1 && is_mask(indices[0]) && indices[0].dim() == self.dim() && self.dim() > 0;
 }
 
+// `self` with the values where a mask that differs by row of a batch is true: not by positions, whose number may differ
+// too. Undefined for other indices.
+Tensor put_by_mask(const Tensor& self, TensorList indices, const Tensor& values, bool accumulate, const char* op) {
+  if (indices.size() != 1 || !is_mask(indices[0]) || indices[0].dim() == 0 ||
+      below_levels(indices[0]).dim() == indices[0].dim()) {
+    return {};
+  }
+  check_mask_shape(indices[0], self, 0, op);
+  FACULA_CHECK(values.dtype() == self.dtype(), Dtype, Operator{op}, "the values are ", dtype_name(values.dtype()),
+               " and self is ", dtype_name(self.dtype()), "; they must be of one dtype");
+  const Tensor mask = ops::to_dtype(indices[0], ScalarType::Bool);
+  const int64_t others = self.dim() - mask.dim(), count = values.dim() > others ? values.size(0) : 1;
+  Tensor taken = values, chosen = mask;
+  if (values.dim() == others + 1 && count == 1) {
+    taken = ops::select(values, 0, 0);
+  } else if (values.dim() == others + 1) {
+    const Tensor trues = ops::sum(mask, std::nullopt, false, ScalarType::Int64);
+    const Tensor& of_all = below_levels(trues);
+    const bool none = of_all.numel() == 0;
+    const int64_t least = none ? count : ops::local_scalar(ops::min(of_all)).to<int64_t>();
+    const int64_t most = none ? count : ops::local_scalar(ops::max(of_all)).to<int64_t>();
+    FACULA_CHECK(least == count && most == count, Shape, Operator{op}, "there are ", count,
+                 " values, and the masks of the rows are true ", least, " to ", most, " times");
+    if (count == 0) return ops::clone(self, std::nullopt);
+    const Tensor number =
+        ops::sub(ops::cumsum(ops::reshape(mask, DimVector{mask.numel()}), 0, std::nullopt), wrapped_number(Scalar(1)));
+    const Tensor at = ops::reshape(ops::clamp(number, Scalar(0)), mask.sizes());
+    taken = ops::index_long(values, TensorList(&at, 1));
+  }
+  for (int64_t d = 0; d < others; ++d) chosen = ops::unsqueeze(chosen, -1);
+  if (accumulate) taken = ops::add(self, taken);
+  Tensor result = ops::where(chosen, taken, self);
+  FACULA_CHECK(values.dim() <= others + 1 && result.sizes() == self.sizes(), Shape, Operator{op}, "the values are ",
+               shape_string(values.sizes()), " and do not fit self, ", shape_string(self.sizes()), ", where a mask of ",
+               mask.dim(), " dims is true");
+  return result;
+}
+
 }  // namespace
 
 Tensor index(const Tensor& self, TensorList indices) {
@@ -73,10 +111,14 @@ const Tensor& index_put_(const Tensor& self, TensorList indices, const Tensor& v
     const Tensor mask = ops::to_dtype(indices[0], ScalarType::Bool);
     return ops::masked_fill_tensor_(self, mask, source.dim() == 0 ? source : ops::reshape(source, IntList()));
   }
+  const Tensor put = put_by_mask(self, indices, source, accumulate, "index_put_");
+  if (put.defined()) return ops::copy_(self, put);
   return ops::index_put_long_(self, positions(self, indices, "index_put_"), source, accumulate);
 }
 
 Tensor index_put(const Tensor& self, TensorList indices, const Tensor& values, bool accumulate) {
+  Tensor put = put_by_mask(self, indices, values, accumulate, "index_put");
+  if (put.defined()) return put;
   return ops::index_put_long(self, positions(self, indices, "index_put"), values, accumulate);
 }
 

@@ -31,7 +31,7 @@ RANDOM = """\
 |---|---|
 | `"error"` | raises, the default |
 | `"different"` | as below, other numbers for each row, also where no argument is mapped over |
-| `"same"` | one draw where no argument is mapped over, or to fill a tensor; else row by row |
+| `"same"` | one draw to fill a tensor, or of kernels of elements; its parts; else row by row |
 """
 
 

@@ -109,16 +109,40 @@ TensorImpl* owner_of_tangent(const Tensor& t) {
   return of_base ? own->base.get() : own;
 }
 
-// A tangent that is to be overwritten gets the batch dims of what is written; a leaf that requires a gradient is
-// let be.
+// The tangents of the level that are views of `leaf`, or the leaf itself, of tensors in the memory of `t`.
+std::vector<Tensor> owners_with(const Tensor& leaf, const Tensor& t) {
+  const auto root = [](const TensorImpl* i) { return i->base ? i->base.get() : i; };
+  std::vector<Tensor> owners;
+  std::lock_guard lock(tls_level->lock);
+  for (const TangentRecord* r = tls_level->first; r != nullptr; r = r->next) {
+    if (root(r->owner) != root(t.impl()) || root(r->tangent.impl()) != leaf.impl()) continue;
+    if (r->owner->try_retain()) owners.emplace_back(intrusive_ptr<TensorImpl>::adopt(r->owner));
+  }
+  return owners;
+}
+
+// A tangent that is to be overwritten, and is a leaf that requires a gradient or a view of one: the leaf is let be,
+// and what shares memory goes on with a copy of it.
+void leave_leaf(const Tensor& t) {
+  const Tensor held = owner_of_tangent(t)->autograd->forward->tangent;
+  if (!tls_state.grad_enabled || !held.requires_grad()) return;
+  const bool of_base = held.impl()->base && !held.impl()->no_grad_view;
+  const Tensor leaf = of_base ? Tensor(intrusive_ptr<TensorImpl>::share(held.impl()->base.get())) : held;
+  if (!leaf.requires_grad() || !is_leaf(leaf)) return;
+  const Tensor copy = zeros_like_layout(leaf, leaf);
+  core_operators().copy_into(copy, leaf);
+  for (const Tensor& owner : owners_with(leaf, t)) {
+    Tensor& tangent = owner.impl()->autograd->forward->tangent;
+    const Tensor before = tangent;  // dropped last
+    tangent = before.is_same(leaf) ? copy : slice_of(copy, Geometry(leaf), Geometry(before));
+  }
+}
+
+// A tangent that is to be overwritten gets the batch dims of what is written.
 void make_room(const Tensor& t, const Tensor& written) {
   TensorImpl* const owner = owner_of_tangent(t);
   if (owner != t.impl()) remove_tangent(*t.impl());  // it is a part of the base's from now on
   Tensor& tangent = owner->autograd->forward->tangent;
-  if (has_batch_dims_of(tangent, written)) {
-    tangent = core_operators().clone(tangent);
-    return;
-  }
   const Meta meta{DimVector(tangent.sizes()), tangent.dtype(), tangent.device(), DimVector(tangent.strides())};
   tangent = core_operators().accumulate(make_as(written, meta, true), tangent);
 }
@@ -140,6 +164,21 @@ Tensor tangent_from_base(const Tensor& t) {
 
 }  // namespace detail
 
+std::vector<std::pair<Tensor, Tensor>> tangents_of(const std::shared_ptr<DualLevel>& level) {
+  std::vector<std::pair<Tensor, Tensor>> list;
+  if (!level) return list;
+  std::lock_guard lock(level->lock);
+  for (const TangentRecord* r = level->first; r != nullptr; r = r->next) {
+    if (r->owner->try_retain()) list.emplace_back(intrusive_ptr<TensorImpl>::adopt(r->owner), r->tangent);
+  }
+  return list;
+}
+
+void restore_tangent(const Tensor& t, Tensor tangent) {
+  FACULA_CHECK(tls_state.forward_mode, Runtime, "a tangent can be set within a dual level only");
+  if (!detail::owns_tangent(t.impl())) add_tangent(t, std::move(tangent));
+}
+
 void set_tangent(const Tensor& t, Tensor tangent) {
   if (!tangent.defined()) {
     remove_tangent(*t.impl());
@@ -156,9 +195,8 @@ void set_tangent(const Tensor& t, Tensor tangent) {
   if (has_tangent(t)) {
     const Tensor old = tangent_of(t);
     if (old.is_same(tangent)) return;
-    const Tensor& held = owner_of_tangent(t)->autograd->forward->tangent;
-    const bool keep = tls_state.grad_enabled && held.requires_grad() && is_leaf(held);
-    if (keep || !has_batch_dims_of(old, tangent)) make_room(t, tangent);
+    leave_leaf(t);
+    if (!has_batch_dims_of(old, tangent)) make_room(t, tangent);
     core_operators().copy_into(tangent_of(t), tangent);
     return;
   }
@@ -176,6 +214,7 @@ bool share_tangent(const Tensor& view, const Tensor& of) {
 }
 
 void set_new_tangent(const Tensor& t, Tensor tangent) {
+  if (!is_differentiable(t.dtype())) return;  // integers of a dual tensor have none
   // The next change of `t` must not be one of what has that tangent too.
   if (tangent.defined() && !t.impl()->base && !has_tangent(t) && !is_sole(tangent)) {
     add_tangent(t, zeros_like_layout(t, tangent));
@@ -184,6 +223,7 @@ void set_new_tangent(const Tensor& t, Tensor tangent) {
 }
 
 void set_tangent_inplace(const Tensor& t, Tensor tangent) {
+  if (!is_differentiable(t.dtype())) return;
   const TensorImpl& impl = *t.impl();
   if (tangent.defined() && impl.base && !has_tangent(t) && !detail::owns_tangent(impl.base.get()) &&
       can_slice(impl.base->dtype, impl.dtype)) {

@@ -1,8 +1,12 @@
 #include "runtime/autograd/generated.h"
 
-#include "runtime/dispatch/levels.h"
+#include <utility>
+
+#include "runtime/autograd/reversing.h"
 
 namespace facula {
+
+constinit thread_local detail::Reversing detail::tls_reversing __attribute__((tls_model("initial-exec")));
 
 namespace {
 Meta meta_of(const Tensor& t) { return {DimVector(t.sizes()), t.dtype(), t.device(), {}}; }
@@ -75,7 +79,11 @@ std::vector<Tensor> tangents_by_reverse(std::span<const TensorList> inputs,
                                         const std::function<std::vector<Tensor>(std::span<const TensorList>)>& call) {
   struct Restore {
     bool saved = tls_state.forward_mode;
-    ~Restore() { tls_state.forward_mode = saved; }
+    detail::Reversing before = std::exchange(detail::tls_reversing, {true, detail::level_now()});
+    ~Restore() {
+      tls_state.forward_mode = saved;
+      detail::tls_reversing = before;
+    }
   };
   const bool recorded = tls_state.plain_tangents;
   std::vector<std::vector<Tensor>> fresh;

@@ -125,6 +125,7 @@ GraphTask::Pending& GraphTask::place_for(const Edge& edge) {
     }
     pending_[slot].grads.resize(node->num_outputs());
     pending_[slot].sums = 0;
+    pending_[slot].widened = false;
     heap_.push_back({node->sequence(), node, slot});
     std::push_heap(heap_.begin(), heap_.end());
   }
@@ -186,12 +187,15 @@ void GraphTask::add_gradient(const Edge& edge, Tensor grad) {
   Pending& place = place_for(edge);
   if (!grad.defined()) return;
   Tensor& sum = place.grads[edge.output_nr];
-  if (sum.defined() && is_reduced_float(grad.dtype()) && sum.impl()->storage && grad.impl()->storage &&
-      ++place.sums > 1) {
-    add_widened(sum, grad);
-  } else {
-    add_to(sum, std::move(grad));
+  if (sum.defined() && is_reduced_float(grad.dtype()) && sum.impl()->storage && grad.impl()->storage) {
+    const uint32_t bit = uint32_t{1} << std::min<uint32_t>(edge.output_nr, 31);
+    if ((place.sums & bit) != 0) {
+      place.widened = true;
+      return add_widened(sum, grad);
+    }
+    place.sums |= bit;
   }
+  add_to(sum, std::move(grad));
 }
 
 // ---- running ----
@@ -220,7 +224,7 @@ void GraphTask::run_waiting() {
     heap_.pop_back();
     slots_.erase(next.node);
     Gradients grads = std::move(pending_[next.slot].grads);
-    if (pending_[next.slot].sums > 1) narrow_sums(*next.node, grads);
+    if (pending_[next.slot].widened) narrow_sums(*next.node, grads);
     free_slots_.push_back(next.slot);
     running_ = next.node;
     run_node(*next.node, grads);

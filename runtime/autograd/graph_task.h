@@ -45,7 +45,8 @@ class GraphTask {
  private:
   struct Pending {
     Gradients grads;
-    uint32_t sums = 0;  // of 16 bits so far
+    uint32_t sums = 0;     // a bit for each gradient of 16 bits that two were added up to; the last ones share one
+    bool widened = false;  // some of them go on in float32
   };
   struct Waiting {
     uint64_t sequence;

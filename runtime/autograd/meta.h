@@ -140,6 +140,9 @@ FACULA_API Tensor tangent_from_base(const Tensor& t);
 FACULA_API std::shared_ptr<DualLevel> dual_level();
 FACULA_API void set_dual_level(std::shared_ptr<DualLevel> level);
 }  // namespace detail
+// All tangents of a level, with whose they are; and one of them once more, in a level that is opened later.
+FACULA_API std::vector<std::pair<Tensor, Tensor>> tangents_of(const std::shared_ptr<DualLevel>& level);
+FACULA_API void restore_tangent(const Tensor& t, Tensor tangent);
 inline bool has_tangent(const Tensor& t) {
   if (!tls_state.forward_mode || !t.defined()) return false;
   const TensorImpl* i = t.impl();

@@ -1,6 +1,8 @@
 // A tensor kept for backward, with the version it had.
 #pragma once
 
+#include <memory>
+
 #include "runtime/autograd/inline_vector.h"
 #include "runtime/core/in_call.h"
 
@@ -62,6 +64,19 @@ class FACULA_API SavedTensor {
   uint32_t is_packed_ : 1 = 0;
   uint32_t is_packed_output_ : 1 = 0;
   uint32_t released_ : 1 = 0;
+};
+
+// A tensor whose elements stay as they are, without history: what writes to its memory leaves it a copy before.
+class FACULA_API KeptTensor {
+ public:
+  explicit KeptTensor(const Tensor& t);
+  ~KeptTensor();
+  KeptTensor(const KeptTensor&) = delete;
+  KeptTensor& operator=(const KeptTensor&) = delete;
+  Tensor get() const;
+
+ private:
+  std::shared_ptr<struct KeptElements> elements_;
 };
 
 }  // namespace facula

@@ -4,6 +4,8 @@
 
 namespace facula {
 
+constinit thread_local DrawnRows detail::tls_drawn_rows __attribute__((tls_model("initial-exec")));
+
 // The seed of every default generator until manual_seed() is called: fixed, so that a program gives
 // the same numbers each time it runs.
 constexpr uint64_t kDefaultSeed = 67280421310721;

@@ -72,6 +72,22 @@ class FACULA_API GeneratorImpl final : public RefCounted {
   uint64_t offset_ = 0;
 };
 
+// Rows of a batch that are to draw the same numbers in one call: of how many elements each is, 0 outside of such a
+// call, and whether what drew kept to it.
+struct DrawnRows {
+  int64_t elements = 0;
+  bool served = false;
+};
+namespace detail {
+extern FACULA_API constinit thread_local DrawnRows tls_drawn_rows __attribute__((tls_model("initial-exec")));
+}
+// For kernels, before they draw: after how many elements the numbers begin anew; 0: never.
+inline int64_t drawn_row() {
+  DrawnRows& rows = detail::tls_drawn_rows;
+  rows.served = rows.elements > 0;
+  return rows.elements;
+}
+
 using Generator = intrusive_ptr<GeneratorImpl>;
 FACULA_API Generator& default_generator(Device device = {});
 // The one that `op` draws from on the device: the one given, which must be of that device, or its default.

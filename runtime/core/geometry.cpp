@@ -221,6 +221,8 @@ void check_writable(const Tensor& t, const char* op) {
   FACULA_CHECK(!has_internal_overlap(t), Aliasing, Operator{op}, "the tensor to write to, of shape ",
                shape_string(t.sizes()), " and strides ", shape_string(t.strides()),
                ", has several indices for one element (an expanded tensor?); clone() it first");
+  if (t.storage() && t.storage()->kept()) [[unlikely]]
+    detail::leave_copies(*t.storage());
 }
 
 std::string shape_string(IntList sizes) {

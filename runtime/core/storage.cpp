@@ -21,6 +21,7 @@ namespace detail {
 
 const char* (*name_writer)(WriterName) = nullptr;
 constinit thread_local WriterName tls_writer __attribute__((tls_model("initial-exec")));
+void (*leave_copies)(const StorageImpl& storage) = nullptr;
 
 }  // namespace detail
 
@@ -62,7 +63,7 @@ intrusive_ptr<StorageImpl> StorageImpl::wrap(void* data, size_t nbytes, Device d
   s->data_ = data;
   s->nbytes_ = nbytes;
   s->device_ = device;
-  s->read_only_ = read_only;
+  s->guard_.store(read_only ? kReadOnly : 0, std::memory_order_relaxed);
   s->deleter_ = deleter;
   s->context_ = context;
   return intrusive_ptr<StorageImpl>::adopt(s);
@@ -74,7 +75,8 @@ Storage StorageImpl::share(const Storage& of, uint32_t version) {
   // Sharers of sharers hold the owner, so that there are no chains.
   auto* const root = const_cast<StorageImpl*>(of->owner());
   Storage shared =
-      wrap(of->data_, of->nbytes_, of->device_, &drop_root, Storage::share(root).release(), of->read_only_);
+      wrap(of->data_, of->nbytes_, of->device_, &drop_root, Storage::share(root).release(), of->read_only());
+  shared->set_kept(of->kept());
   shared->version_.store(version, std::memory_order_relaxed);
   return shared;
 }

@@ -8,6 +8,8 @@
 
 namespace facula {
 
+class StorageImpl;
+
 // Who writes: a form of an operator, such as "add" and "_".
 struct WriterName {
   const char* op = nullptr;
@@ -21,6 +23,8 @@ namespace detail {
 extern FACULA_API const char* (*name_writer)(WriterName writer);
 // Whose writes those of this thread are, where an operator writes through another.
 extern FACULA_API constinit thread_local WriterName tls_writer __attribute__((tls_model("initial-exec")));
+// Called before a write to memory that somebody keeps unchanged: leaves copies there. Set by the autograd engine.
+extern FACULA_API void (*leave_copies)(const StorageImpl& storage);
 
 }  // namespace detail
 
@@ -41,7 +45,15 @@ class FACULA_API StorageImpl final : public RefCounted {
   void* data() const { return data_; }
   size_t nbytes() const { return nbytes_; }
   Device device() const { return device_; }
-  bool read_only() const { return read_only_; }
+  bool read_only() const { return (guard_.load(std::memory_order_relaxed) & kReadOnly) != 0; }
+  // Does check_writable() have something to do before a write?
+  bool guarded() const { return guard_.load(std::memory_order_relaxed) != 0; }
+  // Does somebody keep what is there unchanged, so that a write leaves copies first?
+  bool kept() const { return (guard_.load(std::memory_order_relaxed) & kKept) != 0; }
+  void set_kept(bool kept) {
+    kept ? guard_.fetch_or(kKept, std::memory_order_relaxed)
+         : guard_.fetch_and(static_cast<uint8_t>(~kKept), std::memory_order_relaxed);
+  }
   bool resizable() const { return deleter_ == nullptr || deleter_ == &drop_root; }
   // What wrap() was given.
   Deleter deleter() const { return deleter_; }
@@ -85,7 +97,8 @@ class FACULA_API StorageImpl final : public RefCounted {
   size_t capacity_ = 0;  // bytes of the separate block behind data_; 0: data follows the header
   uint32_t block_ = 0;   // bytes of the block that this header is in
   Device device_;
-  bool read_only_ = false;
+  static constexpr uint8_t kReadOnly = 1, kKept = 2;
+  std::atomic<uint8_t> guard_{0};
   bool lent_ = false;
   Deleter deleter_ = nullptr;
   void* context_ = nullptr;

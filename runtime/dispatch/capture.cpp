@@ -373,7 +373,7 @@ bool Capture::out(const PointwiseOp& op, std::span<const Tensor* const> inputs, 
     known |= is_pending(given[i].buffer);
   }
   const Tensor& to = *outs[0];
-  const bool fits = outs.size() == 1 && take(to, target) && !is_number(to) && !to.storage()->read_only() &&
+  const bool fits = outs.size() == 1 && take(to, target) && !is_number(to) && !to.storage()->guarded() &&
                     is_dense(to) && to.numel() > 0;
   if (!fits || (!known && target.buffer < 0 && !enough)) {
     return run_first(inputs, outs, op.name);

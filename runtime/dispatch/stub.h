@@ -78,10 +78,12 @@ FACULA_API void write_inplace(const Tensor& self, const Tensor& result, const ch
 // out= of composites: `result` into `out`.
 FACULA_API void write_out(const Tensor& out, const Tensor& result, const char* op);
 
-// A composite's in-place form writes the result over `self`, which its backward may need as it was.
+// A composite's in-place form writes the result over `self`, which its backward may need as it was, that of a level
+// further out too.
 inline Tensor kept(const Tensor& self, LayerSet layers) {
-  const bool recorded = tls_state.grad_enabled && (active_layers(layers) & layer_bit(Layer::Autograd)) != 0;
-  return recorded ? core_operators().clone(self) : self;
+  const LayerSet active = active_layers(layers);
+  const bool recorded = tls_state.grad_enabled && (active & layer_bit(Layer::Autograd)) != 0;
+  return recorded || (active & layer_bit(Layer::Batching)) != 0 ? core_operators().clone(self) : self;
 }
 
 namespace detail {

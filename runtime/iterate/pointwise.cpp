@@ -336,8 +336,8 @@ void pointwise_out(const PointwiseOp& op, std::span<const Tensor* const> inputs,
   if (outs.size() == 1 && take_short(op, inputs, args, s)) {
     const TensorImpl& out = *outs[0]->impl();
     const ScalarType produced = detail::produced_type(op, s.lead->dtype);
-    bool fits = out.device.type == kCPU && out.contiguous && out.dtype == produced && !out.inference &&
-                !out.storage->read_only();
+    bool fits =
+        out.device.type == kCPU && out.contiguous && out.dtype == produced && !out.inference && !out.storage->guarded();
     if (fits && s.broadcast) {
       const DimVector shape = detail::common_shape(op, inputs);
       fits = same_sizes(out.sizes, shape) && detail::fits_rows(shape, out.numel);

@@ -17,7 +17,7 @@ from harness import arguments, to_numpy
 ROWS = 3
 # What these do depends on strides; what those do on where memory begins, or was before.
 BY_LAYOUT = (
-    *("as_strided", "view_as_complex", "view.dtype"),
+    *("as_strided", "as_strided_scatter", "view_as_complex", "view.dtype"),
     *("as_strided_copy", "view_as_complex_copy", "view_copy.dtype"),
 )
 UNSET = ("empty_like", "new_empty", "new_empty_strided")
@@ -26,11 +26,11 @@ RESIZES = ("resize_as_",)  # refused
 SHAPED_BY_VALUES = (
     *("tensor_split.tensor", "masked_select", "nonzero", "nonzero_tuple", "argwhere", "bincount"),
     *("where.condition", "_unique", "_unique_dim", "_unique_consecutive", "one_hot"),
-    *("repeat_interleave.each", "repeat_interleave.index", "index_put", "index_put_"),
+    *("repeat_interleave.each", "repeat_interleave.index"),
     *("lstm.data", "gru.data", "rnn_tanh.data", "rnn_relu.data"),
 )
 # Without a rule and without parts that have one.
-ROW_BY_ROW = ("view.dtype", "nonzero_fill", "_pinv", "resize_")
+ROW_BY_ROW = ("view.dtype", "nonzero_fill", "resize_")
 # What has no function to call is not tried; what draws numbers is below.
 CASES = [
     pytest.param(op, id=op.name)

@@ -11,6 +11,7 @@ import facula as fa
 import numpy as np
 import pytest
 from facula import nn
+from facula.autograd import forward_ad
 from facula.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, linearize, vjp, vmap
 from facula.utils import checkpoint as ck
 from facula.utils.checkpoint import checkpoint
@@ -46,7 +47,13 @@ def written(x: fa.Tensor) -> fa.Tensor:
     return y.sin()
 
 
-FUNCTIONS = {"inner": inner, "written": written}
+def ordered(x: fa.Tensor) -> fa.Tensor:
+    """Operators whose tangents come by two backward passes."""
+    y = x.sin().sort()[0]
+    return (y * x.cummax(0)[0] + y.max()).cumprod(0)
+
+
+FUNCTIONS = {"inner": inner, "written": written, "ordered": ordered}
 # What a transform makes of f: of (3) to (3).
 NESTINGS: dict[str, Callable[[Any], Callable[[Any], Any]]] = {
     "grad": lambda f: grad(lambda x: f(x).sum()),
@@ -77,6 +84,21 @@ NESTINGS: dict[str, Callable[[Any], Callable[[Any], Any]]] = {
     "hessian": lambda f: hessian(lambda x: f(x).square().sum()),
     "jacrev jacrev": lambda f: jacrev(jacrev(f)),
     "jacrev jacfwd": lambda f: jacrev(jacfwd(f)),
+    "grad jvp jvp": lambda f: grad(
+        lambda x: jvp(lambda y: jvp(f, (y,), (x.cos(),))[1], (x,), (x.sin(),))[1].square().sum()
+    ),
+    "grad vmap jvp": lambda f: grad(
+        lambda x: vmap(lambda y: jvp(f, (y,), (x,))[1])(fa.stack([x, x * 2])).square().sum()
+    ),
+    "grad jvp vmap": lambda f: grad(
+        lambda x: jvp(vmap(f), (fa.stack([x, x * 2]),), (fa.stack([x, x]),))[1].square().sum()
+    ),
+    "jacrev jvp grad": lambda f: jacrev(
+        lambda x: jvp(grad(lambda y: f(y).sum()), (x,), (x.cos(),))[1]
+    ),
+    "grad jvp closure": lambda f: grad(
+        lambda x: jvp(lambda y: f(y) * f(x + y[0]), (x,), (x.cos(),))[1].square().sum()
+    ),
     "closure": lambda f: grad(lambda x: vmap(lambda y: f(y * x) * x)(fa.stack([x, x * 2])).sum()),
 }
 
@@ -101,8 +123,9 @@ def test_nestings(nesting: str, function: str, early: bool, reentrant: bool) -> 
 
 
 @REENTRANT
+@pytest.mark.parametrize("inner", [inner, ordered])
 @pytest.mark.parametrize("nesting", NESTINGS)
-def test_gradients_outside_of_transforms(nesting: str, reentrant: bool) -> None:
+def test_gradients_outside_of_transforms(nesting: str, inner: Any, reentrant: bool) -> None:
     def total(f: Any, x: Any) -> Any:
         parts = leaves(NESTINGS[nesting](f)(x))
         return fa.autograd.grad(sum(p.square().sum() for p in parts), x)
@@ -226,6 +249,79 @@ def test_it_saves_the_memory_of_a_level() -> None:
     seen.clear()
     vmap(grad(loss))(rng(2, 3))
     assert alive == [False, False, True]
+
+
+def test_it_saves_the_memory_of_a_level_around_tangents() -> None:
+    held: list[int] = []
+
+    def f(x: Any) -> Any:
+        for _ in range(20):
+            x = x.exp().sin()
+        return x
+
+    def loss(x: Any, use: Any) -> Any:
+        def inner(y: Any) -> Any:
+            before = fa._C._memory_stats()["live_bytes"]
+            y = use(y)
+            held.append(fa._C._memory_stats()["live_bytes"] - before)
+            return y
+
+        return jvp(inner, (x,), (x.cos(),))[1].sum()
+
+    x = rng(10_000)
+    want = grad(loss)(x, f)
+    same(grad(loss)(x, lambda y: checkpoint(f, y, use_reentrant=False)), want)
+    plain, checkpointed = held
+    assert plain > 60 * 80_000 and checkpointed < 6 * 80_000
+
+
+def test_tangents_that_the_function_finds() -> None:
+    def loss(x: Any, use: Any) -> Any:
+        def inner(y: Any) -> Any:
+            z = y.sin()
+            part = y[1:]
+            return use(lambda t: (t * z).exp() * y * part.sum(), y * 2)
+
+        return jvp(inner, (x,), (x.cos(),))[1].square().sum()
+
+    def kept(f: Any, t: Any) -> Any:
+        return checkpoint(f, t, use_reentrant=False)
+
+    x = rng(3)
+    want = grad(loss)(x, lambda f, t: f(t))
+    same(grad(loss)(x, kept), want)
+    step = fa.eye(3, dtype=x.dtype) * 1e-6
+    slopes = [
+        (loss(x + s, lambda f, t: f(t)) - loss(x - s, lambda f, t: f(t))) / 2e-6
+        for s in step.unbind()
+    ]
+    np.testing.assert_allclose(want.numpy(), [s.item() for s in slopes], rtol=1e-6)
+
+
+@REENTRANT
+@pytest.mark.parametrize("inner", [inner, ordered])
+@pytest.mark.parametrize("after", [False, True])
+def test_forward_mode_without_transforms(after: bool, inner: Any, reentrant: bool) -> None:
+    def gradients(use: Any) -> Any:
+        x, v = rng(3).requires_grad_(), rng(3, seed=1).requires_grad_()
+        with forward_ad.dual_level():
+            dual = forward_ad.make_dual(x, v)
+            tangent = forward_ad.unpack_dual(use(inner, dual * 1)).tangent
+            if not after:
+                return fa.autograd.grad(tangent.square().sum(), (x, v))
+        return fa.autograd.grad(tangent.square().sum(), (x, v))
+
+    calls: list[int] = []
+
+    def counted(f: Any, x: Any) -> Any:
+        def g(x: Any) -> Any:
+            calls.append(1)
+            return f(x)
+
+        return checkpoint(g, x, use_reentrant=reentrant)
+
+    same(gradients(counted), gradients(lambda f, x: f(x)))
+    assert len(calls) == 2
 
 
 def test_what_differs_when_it_runs_again_is_told() -> None:

@@ -401,3 +401,20 @@ def test_batches_of_nothing_and_sizes() -> None:
     assert x32.tolist() == [[7.0, 7.0]] * 3
     rows = vmap(lambda x: x + fa.rand(2), randomness="same", chunk_size=1)(fa.zeros(4, 2))
     assert (rows == rows[0]).all()
+
+
+def test_gradients_of_per_sample_gradients_of_a_convolution() -> None:
+    x, w = rng(5, 2, 4), rng(3, 2, 2, seed=1)
+
+    def loss(x: fa.Tensor, w: fa.Tensor) -> fa.Tensor:
+        return (fa.nn.functional.conv1d(x.unsqueeze(0), w) ** 3).sum()
+
+    def whole(x: fa.Tensor, w: fa.Tensor, by: int) -> fa.Tensor:
+        return (vmap(grad(loss, argnums=by), (0, None))(x, w) ** 2).sum()
+
+    def rows(x: fa.Tensor, w: fa.Tensor, by: int) -> fa.Tensor:
+        return sum((grad(loss, argnums=by)(row, w) ** 2).sum() for row in x.unbind())
+
+    for by in (0, 1):
+        for of in (0, 1):
+            same(grad(whole, argnums=of)(x, w, by), grad(rows, argnums=of)(x, w, by))

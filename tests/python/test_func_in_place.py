@@ -124,6 +124,58 @@ def test_values_that_are_differentiated_do_not_outlive_it() -> None:
         kept[0] + 1
 
 
+WRITES: dict[str, Callable[[Any, Any], Any]] = {
+    "power": lambda y, t: y.pow_(3),
+    "square": lambda y, t: y.pow_(2),
+    "power by a tensor": lambda y, t: y.pow_(t),
+    "number to a power": lambda y, t: y.float_power_(t),
+    "product": lambda y, t: y.mul_(t),
+    "exponential": lambda y, t: y.exp_(),
+    "sigmoid": lambda y, t: y.sigmoid_(),
+    "running product": lambda y, t: y.cumprod_(0),
+    "running sum": lambda y, t: y.cumsum_(0),
+    "norms": lambda y, t: y.renorm_(2, 0, 1.5),
+    "triangle": lambda y, t: y.tril_(),
+    "mask": lambda y, t: y.masked_fill_(t > 1.2, 0.5),
+    "products": lambda y, t: y.addmm_(t, t),
+    "batches": lambda y, t: y[None].baddbmm_(t[None], t[None]),
+    "ranks": lambda y, t: y.addr_(t[0], t[1]),
+    "quotients": lambda y, t: y.addcdiv_(t, t + 1),
+    "put": lambda y, t: y.put_(fa.tensor([0, 3]), t[0, :2]),
+    "added rows": lambda y, t: y.index_add_(0, fa.tensor([1, 1]), t[:2]),
+    "scattered": lambda y, t: y.scatter_(1, fa.tensor([[0, 1, 2]]), t[:1]),
+    "products of rows": lambda y, t: y.scatter_reduce_(0, fa.tensor([[1, 0, 1]]), t[:1], "prod"),
+    "diagonal": lambda y, t: y.fill_diagonal_(2.0).mul_(t),
+}
+
+
+@pytest.mark.parametrize("which", WRITES)
+def test_gradients_around_batches_of_writes(which: str) -> None:
+    """What is kept at a level further out is not what the row's write changes."""
+    rng = np.random.default_rng(0)
+    x = fa.tensor(rng.uniform(0.5, 2.0, (2, 3, 3)))
+    v = fa.tensor(rng.standard_normal((2, 3, 3)))
+
+    def loss(t: fa.Tensor) -> fa.Tensor:
+        y = t.sin() + 2
+        WRITES[which](y, t)
+        return (y * y * y).sum()
+
+    got = grad(lambda x: vmap(loss)(x).sum())(x)
+    leaf = x.clone().requires_grad_()
+    (outside,) = fa.autograd.grad(vmap(loss)(leaf).sum(), leaf)
+    for row in range(2):
+        step = 1e-6 * v[row]
+        slope = (loss(x[row] + step) - loss(x[row] - step)).item() / 2e-6
+        for g in (got, outside, vmap(grad(loss))(x)):
+            assert (g[row] * v[row]).sum().item() == pytest.approx(slope, rel=1e-6)
+    tangent = jvp(vmap(loss), (x,), (v,))[1]
+    np.testing.assert_allclose(tangent.numpy(), (got * v).sum((1, 2)).numpy(), rtol=1e-9)
+    twice = jvp(grad(lambda x: vmap(loss)(x).sum()), (x,), (v,))[1]
+    back = grad(lambda x: jvp(vmap(loss), (x,), (v,))[1].sum())(x)
+    np.testing.assert_allclose(twice.numpy(), back.numpy(), rtol=1e-8, atol=1e-9)
+
+
 def test_views_by_strides_stay_in_their_row() -> None:
     x = fa.arange(24.0).reshape(2, 3, 4)
     rows = x[:, :2]  # the third line of each is no part of the batch
@@ -147,6 +199,16 @@ def test_batches_of_nothing() -> None:
     assert vmap(lambda x: fa.argmax(x, keepdim=True))(none).shape == (0, 1, 1)
     with pytest.raises((IndexError, RuntimeError), match="no elements"):
         vmap(fa.argmax)(fa.zeros(2, 0))
+
+
+def test_a_level_ends_with_the_block_that_did_not_begin() -> None:
+    """From Python 3.14 on a signal may come between __enter__ and the block."""
+    scopes = fa._C._GradientLevel(), fa._C._BatchLevel(3, "error")
+    for scope in scopes:
+        scope.__enter__()
+    assert fa._C._level_depth() == 2
+    del scope, scopes
+    assert fa._C._level_depth() == 0
 
 
 def test_signals_leave_no_level_open() -> None:

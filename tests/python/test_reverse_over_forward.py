@@ -209,3 +209,65 @@ def test_dims_of_a_view_change_in_place() -> None:
     assert x.grad.tolist() == [2 + 18, 4 + 36]
     with pytest.raises(RuntimeError, match="view of a leaf"):
         x.view(1, 2).squeeze_()
+
+
+WRITES: dict[str, tuple[Callable[[Any], Any], list[float]]] = {
+    "element": (lambda d: d[0].mul_(3), [3, 1, 1]),
+    # Of 1, 2, 3 the slice becomes 1 * 2, 2 * 3 with the slopes 2 + 1 and 3 + 2.
+    "slice": (lambda d: d[:2].mul_(d[1:].clone()), [3, 5, 1]),
+    "view of a view": (lambda d: d[:2][1].copy_(fa.tensor(9.0)), [1, 0, 1]),
+    "assignment": (lambda d: d.__setitem__(0, 5.0), [0, 1, 1]),
+    "whole": (lambda d: d.mul_(3), [3, 3, 3]),
+    "twice": (lambda d: (d[0].mul_(3), d.mul_(2), d[1:].neg_()), [6, -2, -2]),
+}
+
+
+@pytest.mark.parametrize("which", WRITES)
+def test_a_leaf_that_is_a_tangent_is_left_as_it_is(which: str) -> None:
+    write, want = WRITES[which]
+    leaf = fa.ones(3, requires_grad=True)
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(fa.tensor([1.0, 2.0, 3.0]), leaf)
+        other = forward_ad.make_dual(fa.zeros(3), leaf)
+        part = dual[1:]
+        write(dual)
+        got = forward_ad.unpack_dual(dual).tangent
+        assert got.tolist() == want
+        assert forward_ad.unpack_dual(part).tangent.tolist() == want[1:]
+        assert forward_ad.unpack_dual(other).tangent is leaf
+        got.sum().backward()
+    assert leaf.tolist() == [1, 1, 1] and leaf.grad.sum().item() == sum(want)
+
+
+INTEGERS: dict[str, Callable[[Any], Any]] = {
+    "long": lambda d: d.long(),
+    "bool": lambda d: d.bool(),
+    "to": lambda d: d.to(fa.int32),
+    "type_as": lambda d: d.type_as(fa.ones(1, dtype=fa.int64)),
+    "copy": lambda d: fa.zeros(2, dtype=fa.int64).copy_(d),
+    "fill": lambda d: fa.zeros(2, dtype=fa.int64).fill_(d[0]),
+    "sum": lambda d: d.sum(dtype=fa.int64),
+    "cumsum": lambda d: d.cumsum(0, dtype=fa.int64),
+    "part": lambda d: fa.zeros(2, dtype=fa.int64)[:1].copy_(d[1:]),
+}
+
+
+@pytest.mark.parametrize("which", INTEGERS)
+def test_integers_of_dual_tensors_have_no_tangent(which: str) -> None:
+    x = fa.tensor([0.3, 1.6])
+    with forward_ad.dual_level():
+        found = INTEGERS[which](forward_ad.make_dual(x, fa.ones(2)))
+        assert forward_ad.unpack_dual(found).tangent is None
+    assert found.tolist() == INTEGERS[which](x).tolist()
+
+
+def test_slopes_of_quantiles_by_their_places() -> None:
+    # Between neighbours the quantile is linear: it rises by (n - 1) times their difference.
+    x = fa.tensor([1.0, 2.0, 4.0, 8.0], dtype=fa.float64)
+    q = fa.tensor([0.1, 0.5, 0.9], dtype=fa.float64)
+    for f in (fa.quantile, fa.nanquantile):
+        assert tangent(lambda q, f=f: f(x, q), q, fa.ones(3, dtype=fa.float64)).tolist() == [
+            3.0,
+            6.0,
+            12.0,
+        ]

@@ -157,3 +157,53 @@ def test_a_row_that_is_wrong_is_found() -> None:
 
 def test_a_batch_of_no_rows_draws_nothing() -> None:
     assert vmap(lambda r: r.normal_(), randomness="same")(fa.empty(0, 3)).shape == (0, 3)
+
+
+PARAMETERS = {
+    "bernoulli": (fa.bernoulli, lambda shape: fa.rand(*shape)),
+    "poisson": (fa.poisson, lambda shape: fa.rand(*shape) * 9),
+    "binomial": (lambda p: fa.binomial(fa.tensor(20.0), p), lambda shape: fa.rand(*shape)),
+    "normal": (fa.normal, lambda shape: fa.rand(*shape)),
+    "normal of deviations": (lambda s: fa.normal(1.0, s), lambda shape: fa.rand(*shape)),
+    "filled": (lambda p: fa.empty_like(p).bernoulli_(p), lambda shape: fa.rand(*shape)),
+    "rand_like": (fa.rand_like, lambda shape: fa.rand(*shape)),
+    "dropout": (F.dropout, lambda shape: fa.rand(*shape) + 1),
+    "dropout of halves": (F.dropout, lambda shape: (fa.rand(*shape) + 1).half()),
+    "Gamma": (lambda a: D.Gamma(a, 1.0).sample(), lambda shape: fa.rand(*shape) + 0.5),
+}
+
+
+@pytest.mark.parametrize("in_dim", [0, -1])
+@pytest.mark.parametrize("shape", [(), (7,), (100, 3)])
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_the_same_numbers_for_other_parameters(
+    name: str, shape: tuple[int, ...], in_dim: int
+) -> None:
+    """Each row as the call gives it alone, from the same seed; in one call for all rows."""
+    draw, make = PARAMETERS[name]
+    fa.manual_seed(0)
+    x = make((4, *shape))
+    fa.func.vmap_fallback_counts(reset=True)
+    fa.manual_seed(7)
+    got = vmap(draw, in_dim, randomness="same")(x.movedim(0, in_dim))
+    state = fa.get_rng_state()
+    assert not fa.func.vmap_fallback_counts()
+    for row, value in zip(got, x, strict=True):
+        fa.manual_seed(7)
+        assert row.tolist() == draw(value).tolist()
+        assert fa.equal(state, fa.get_rng_state())
+
+
+def test_the_same_numbers_in_nested_batches() -> None:
+    x = fa.rand(2, 3, 50)
+
+    def run(outer: str, inner: str) -> fa.Tensor:
+        with fa.func.vmap_fallback("quiet"):
+            return vmap(vmap(fa.bernoulli, randomness=inner), randomness=outer)(0 * x + 0.5)
+
+    kept = run("same", "same")
+    assert (kept == kept[0, 0]).all()
+    kept = run("different", "same")
+    assert (kept == kept[:, :1]).all() and not fa.equal(kept[0], kept[1])
+    kept = run("same", "different")
+    assert (kept == kept[:1]).all() and not fa.equal(kept[0, 0], kept[0, 1])

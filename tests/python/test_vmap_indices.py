@@ -145,3 +145,83 @@ def test_products_with_matrices_and_vectors(dims: tuple[Any, ...]) -> None:
             drawn(*((ROWS, *s) if d == 0 else s)) for s, d in zip((left, right), dims, strict=True)
         ]
         compare(fa.matmul, args, dims)
+
+
+MASKED: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {  # shapes of mask and values
+    "one": ((2, 3), ()),
+    "one in a list": ((2, 3), (1,)),
+    "as many as are true": ((2, 3), (4,)),
+    "of rows": ((2,), (3,)),
+    "for the rows": ((2,), (1, 3)),
+    "one for rows": ((2,), ()),
+}
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.parametrize("dims", [(0, 0, 0), (None, 0, 0), (0, 0, None)])
+@pytest.mark.parametrize("which", MASKED)
+def test_writes_by_masks(which: str, dims: tuple[Any, ...], accumulate: bool) -> None:
+    fa.manual_seed(6)
+    mask_shape, value_shape = MASKED[which]
+    masks = fa.zeros(ROWS, 6 if mask_shape == (2, 3) else 2, dtype=fa.bool)
+    for row in range(ROWS):
+        masks[row, fa.randperm(masks.size(1))[: 4 if masks.size(1) == 6 else 1]] = True
+    whole = [drawn(ROWS, 2, 3), masks.reshape(ROWS, *mask_shape), drawn(ROWS, *value_shape)]
+    args = [t if d == 0 else t[0] for t, d in zip(whole, dims, strict=True)]
+
+    def put(x: fa.Tensor, m: fa.Tensor, v: fa.Tensor) -> fa.Tensor:
+        return x.index_put((m,), v, accumulate=accumulate)
+
+    compare(put, args, dims)
+    if dims[0] == 0:  # what all rows share is not written to
+        compare(lambda x, m, v: x.clone().index_put_((m,), v, accumulate=accumulate), args, dims)
+    for by in (0, 2):
+        compare(grad(lambda x, m, v: (put(x, m, v) ** 3).sum(), argnums=by), args, dims)
+
+
+def test_writes_by_masks_that_do_not_fit() -> None:
+    x, mask = fa.zeros(2, 3), fa.tensor([[True, True, False], [True, False, False]])
+    with pytest.raises(RuntimeError, match="2 values, and the masks of the rows are true 1 to 2"):
+        vmap(lambda t, m: t.index_put((m,), fa.ones(2)))(x, mask)
+    with pytest.raises(RuntimeError, match="one dtype"):
+        vmap(lambda t, m: t.index_put((m,), fa.tensor(1)))(x, mask)
+    with pytest.raises(IndexError, match="does not fit"):
+        vmap(lambda t, m: t.index_put((m,), fa.tensor(1.0)))(fa.zeros(2, 4), mask)
+    with pytest.raises(RuntimeError, match="do not fit self"):
+        vmap(lambda t, m: t.index_put((m,), fa.ones(1, 1)))(x, mask)
+
+
+def test_parts_by_strides_of_rows_that_have_gaps() -> None:
+    x, part = fa.arange(12.0).reshape(3, 4), fa.tensor([10.0, 20.0])
+    want = x.clone()
+    want[:, ::2] = part
+    assert vmap(lambda t: t.as_strided_scatter(part, (2,), (2,)))(x).tolist() == want.tolist()
+    for refused in (lambda t: t[1:], lambda t: t[::2], lambda t: t.expand(2, 4)):
+        with pytest.raises(RuntimeError, match="dense and start where its row does"):
+            vmap(lambda t, f=refused: f(t).as_strided_scatter(part, (2,), (1,)))(x)
+    with pytest.raises(RuntimeError, match="dense"):
+        vmap(lambda t: t.as_strided_scatter(part, (2,), (1,)), 1)(x)
+
+
+@pytest.mark.parametrize("driver", ["gelsy", "gelsd"])
+@pytest.mark.parametrize("shape", [(5, 3), (3, 3), (3, 5)])
+def test_least_squares(shape: tuple[int, int], driver: str) -> None:
+    fa.manual_seed(7)
+    a, b = drawn(ROWS, *shape), drawn(ROWS, shape[0], 2)
+
+    def loss(a: fa.Tensor, b: fa.Tensor) -> fa.Tensor:
+        return fa.linalg.lstsq(a, b, driver=driver).solution.sin().sum()
+
+    for dims in [(0, 0), (None, 0), (0, None)]:
+        args = [t if d == 0 else t[0] for t, d in zip((a, b), dims, strict=True)]
+        for by in (0, 1):
+            got = vmap(grad(loss, argnums=by), dims)(*args)
+            for row in range(ROWS):
+                given = [t if d is None else t[row] for t, d in zip(args, dims, strict=True)]
+                ends = []
+                for step in (1e-6, -1e-6):
+                    moved = [t.clone() for t in given]
+                    moved[by][-1, 0] += step
+                    ends.append(loss(*moved).item())
+                slope = (ends[0] - ends[1]) / 2e-6
+                assert got[row, -1, 0].item() == pytest.approx(slope, rel=1e-5, abs=1e-7)

@@ -45,6 +45,36 @@ def test_types_are_named_as_the_nodes() -> None:
         Node()
 
 
+def test_types_of_nodes_go_with_their_functions() -> None:
+    def made() -> Any:
+        class Twice(Function):
+            @staticmethod
+            def forward(ctx: Any, x: Any) -> Any:
+                return x * 2
+
+            @staticmethod
+            def backward(ctx: Any, g: Any) -> Any:
+                return g * 2
+
+        return Twice
+
+    x = fa.ones(2, requires_grad=True)
+    first, second = made(), made()
+    nodes = [f.apply(x).grad_fn for f in (first, first, second)]
+    types = [type(n) for n in nodes]
+    assert types[0] is types[1] is not types[2]
+    assert {t.__name__ for t in types} == {"TwiceBackward"} and issubclass(types[0], Node)
+
+    class Derived(first):  # type: ignore[valid-type, misc]
+        pass
+
+    assert type(Derived.apply(x).grad_fn).__name__ == "DerivedBackward"
+    gone = [weakref.ref(t) for t in types]
+    del first, second, nodes, types, Derived
+    gc.collect()
+    assert [ref() for ref in gone] == [None] * 3
+
+
 def test_nodes_can_be_called() -> None:
     x = fa.tensor([1.0, 2.0], requires_grad=True)
     y = x * 3
@@ -246,6 +276,11 @@ def test_arguments_of_functions_by_name_and_by_default() -> None:
     assert seen == [(2,), (3,), (1,)]
     with pytest.raises(TypeError):
         Power.apply(x, m=3)
+    assert not Scaled.__subclasses__()
+    by = fa.tensor(4.0, requires_grad=True)
+    with pytest.raises(RuntimeError, match=r"Scaled.apply\(\): `by` .* by position"):
+        Scaled.apply(x, by=by)
+    assert Scaled.apply(x, by=by.detach()).tolist() == [12]
 
 
 def test_gradients_of_a_call_fit_the_result() -> None:

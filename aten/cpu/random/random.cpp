@@ -213,6 +213,16 @@ void fill_bernoulli(const Tensor& out, const Philox& stream, double p) {
 template <typename F>
 void for_each_uniform(int64_t n, const Philox& stream, const F& fn) {
   const PhiloxKey key = key_of(stream);
+  if (const int64_t row = drawn_row(); row > 0) {
+    for (int64_t g = 0; g * 64 < row; ++g) {
+      uint32_t words[64];
+      table().words(key, g, g + 1, words);
+      for (int64_t i = g * 64; i < std::min<int64_t>(row, (g + 1) * 64); ++i) {
+        for (int64_t at = i; at < n; at += row) fn(at, words[i - g * 64] * 0x1p-32);
+      }
+    }
+    return;
+  }
   parallel_for(0, ceil_div(n, 64), 64, [&](int64_t begin, int64_t end) {
     uint32_t words[64];
     for (int64_t g = begin; g < end; ++g) {

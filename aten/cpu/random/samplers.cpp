@@ -16,11 +16,12 @@ namespace {
 template <typename F>
 void draw_each(const Tensor& out, const Generator& generator, const char* op, const F& one) {
   const Philox stream = next_stream(generator, op);
+  const int64_t row = drawn_row();
   into_dense(out, ScalarType::Float64, [&](const Tensor& numbers) {
     double* to = numbers.data<double>();
     parallel_for(0, numbers.numel(), 256, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        ElementStream uniform(stream, i);
+        ElementStream uniform(stream, row > 0 ? i % row : i);
         to[i] = one(i, uniform);
       }
     });

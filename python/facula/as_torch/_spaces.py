@@ -23,7 +23,6 @@ __all__ = ["Namespace", "exists", "lacking", "resolve", "space"]
 # Namespaces that stand elsewhere in facula.
 PLACES = {
     "_tensor": "facula",
-    "autograd.variable": "facula.autograd",
     "distributed._composable.fsdp": "facula.distributed.fsdp",
     "distributed._composable.fully_shard": "facula.distributed.fsdp",
     "distributed.algorithms._checkpoint": "facula.distributed.algorithms",

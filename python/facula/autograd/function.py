@@ -83,8 +83,11 @@ class Function(FunctionCtx):
 
     vjp = backward  # a subclass may name its formula either way
 
+    _node_type = None  # of its nodes' objects, made at the first one
+
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
+        cls._node_type = None
         own = cls.__dict__
         if "vjp" in own and "backward" in own:
             raise RuntimeError(
@@ -110,25 +113,16 @@ class Function(FunctionCtx):
 
     @classmethod
     def apply(cls, *args, **kwargs):
-        if cls.setup_context is Function.setup_context:
-            if kwargs:
-                return cls._with(kwargs).apply(*args)
-        elif kwargs or getattr(cls.forward, "__defaults__", None):
-            args = cls._bound(args, kwargs)
+        separate = cls.setup_context is not Function.setup_context
+        if separate and (kwargs or getattr(cls.forward, "__defaults__", None)):
+            args, kwargs = cls._bound(args, kwargs), {}
         if _C._level_depth():
             from facula.autograd import _function_levels
 
             return _function_levels.apply(cls, Function, args)
+        if kwargs:
+            return _C._function_apply(cls, FunctionCtx(), False, args, kwargs)
         return cls._apply(*args)
-
-    @classmethod
-    def _with(cls, kwargs):
-        """The function whose forward has these arguments, of which backward gives no gradients."""
-
-        def forward(ctx, *args):
-            return cls.forward(ctx, *args, **kwargs)
-
-        return type(cls.__name__, (cls,), {"forward": staticmethod(forward)})
 
     @classmethod
     def _bound(cls, args, kwargs):

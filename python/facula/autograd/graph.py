@@ -108,9 +108,11 @@ def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def allow_mutation_on_saved_tensors() -> Iterator[None]:
-    """Within the context, tensors that backward needs may be changed in place: copies are saved.
+    """Within the context, operations keep for backward tensors that may be changed in place.
 
-    That takes the memory of all that is saved, whether it is changed or not.
+    A change, there or later, first leaves a copy of what is kept. It takes memory where tensors are
+    changed, and of tensors within function transforms, which are copied at once. Changes past
+    facula (by NumPy, or through `.data`) are not seen.
 
     >>> import facula
     >>> with facula.autograd.graph.allow_mutation_on_saved_tensors():
@@ -122,7 +124,7 @@ def allow_mutation_on_saved_tensors() -> Iterator[None]:
     >>> x.grad
     tensor([2., 2.])
     """
-    with saved_tensors_hooks(lambda t: t.clone(), lambda t: t):
+    with saved_tensors_hooks(_C._keep_elements, _C._kept_elements):
         yield
 
 

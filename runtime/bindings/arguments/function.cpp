@@ -130,7 +130,7 @@ std::span<PyObject* const> span_of(PyObject* tuple) {
 }
 
 // Forward under no_grad; with setup_context, forward does not see ctx.
-Ref run_forward(PyObject* function, PyObject* context, PyObject* args, bool separate) {
+Ref run_forward(PyObject* function, PyObject* context, PyObject* args, PyObject* kwargs, bool separate) {
   const struct WithoutTangents {
     bool saved = std::exchange(tls_state.forward_mode, false);
     ~WithoutTangents() { tls_state.forward_mode = saved; }
@@ -152,7 +152,7 @@ Ref run_forward(PyObject* function, PyObject* context, PyObject* args, bool sepa
     PyTuple_SET_ITEM(all.get(), i + 1, o);
   }
   Ref forward(check(PyObject_GetAttrString(function, "forward")));
-  return Ref(check(PyObject_Call(forward.get(), all.get(), nullptr)));
+  return Ref(check(PyObject_Call(forward.get(), all.get(), kwargs)));
 }
 
 // Forward mode: what jvp() says of the tangents.
@@ -178,12 +178,25 @@ void set_tangents(PyObject* function, PyObject* context, PyObject* args, const s
   }
 }
 
-// _function_apply(function, ctx, separate_context, args)
+// What is given by name has no place among the gradients that backward() returns.
+void check_named(PyObject* function, PyObject* kwargs) {
+  PyObject *name, *value;
+  for (Py_ssize_t at = 0; kwargs != nullptr && PyDict_Next(kwargs, &at, &name, &value) != 0;) {
+    if (!is_tensor(value)) continue;
+    const Tensor t = tensor_of(value);
+    FACULA_CHECK(!needs_grad(t) && !has_tangent(t), Runtime, reinterpret_cast<PyTypeObject*>(function)->tp_name,
+                 ".apply(): `", PyUnicode_AsUTF8(name),
+                 "` has a gradient or tangent, and is given by name; only "
+                 "arguments by position are differentiated by, so give it by position");
+  }
+}
+
+// _function_apply(function, ctx, separate_context, args, kwargs=None)
 PyObject* function_apply(PyObject*, PyObject* arguments) {
-  PyObject *function, *context, *args;
+  PyObject *function, *context, *args, *kwargs = nullptr;
   int separate = 0;
-  if (!PyArg_ParseTuple(arguments, "OO!pO!:_function_apply", &function, context_type, &context, &separate,
-                        &PyTuple_Type, &args)) {
+  if (!PyArg_ParseTuple(arguments, "OO!pO!|O!:_function_apply", &function, context_type, &context, &separate,
+                        &PyTuple_Type, &args, &PyDict_Type, &kwargs)) {
     return nullptr;
   }
   FACULA_PY_TRY
@@ -195,6 +208,7 @@ PyObject* function_apply(PyObject*, PyObject* arguments) {
     if (is_tensor(o)) inputs[static_cast<size_t>(i)] = tensor_of(o);
     PyTuple_SET_ITEM(flags.get(), i, wrap(is_tensor(o) && tensor_of(o).requires_grad()));
   }
+  check_named(function, kwargs);
   const bool record = needs_grad(TensorList(inputs));
   const auto node = intrusive_ptr<PythonFunctionNode>::adopt(new PythonFunctionNode(function, context));
   Py_XSETREF(as_context(context)->requires_grad, flags.release());
@@ -203,7 +217,7 @@ PyObject* function_apply(PyObject*, PyObject* arguments) {
     for (const Tensor& t : inputs) node->add_edge(needs_grad(t) ? gradient_edge(t) : Edge{});
   }
 
-  Ref output = run_forward(function, context, args, separate != 0);
+  Ref output = run_forward(function, context, args, kwargs, separate != 0);
   const bool single = !PyTuple_Check(output.get()) && !PyList_Check(output.get());
   const Ref held = items_of(output.get());
   const std::span<PyObject* const> items = span_of(held.get());

@@ -1,4 +1,5 @@
 // Levels of function transforms, for facula.func.
+#include "runtime/autograd/meta.h"
 #include "runtime/bindings/autograd/hooks.h"
 #include "runtime/bindings/types/types.h"
 #include "runtime/core/compound.h"
@@ -25,7 +26,7 @@ Randomness randomness_of(const char* word) {
 }
 
 // A level for a `with` block, which gives its number. Being C throughout, no signal comes between the level's beginning
-// and the block that ends it.
+// and the block that ends it, or what drops this object.
 struct LevelScope {
   PyObject_HEAD  // NOLINT
       uint64_t number;
@@ -66,8 +67,14 @@ PyObject* new_batch(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
 PyObject* new_gradients(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   return new_scope(type, args, kwargs, false);
 }
+// From Python 3.14 on a signal may come between __enter__ and the block, which then never ends: the level ends here.
 void free_scope(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
+  auto* scope = reinterpret_cast<LevelScope*>(self);
+  try {
+    if (scope->number != 0) pop_level(std::exchange(scope->number, 0));
+  } catch (const Error&) {  // it has ended with one around it, or is another thread's
+  }
   type->tp_free(self);
   Py_DECREF(type);
 }
@@ -182,6 +189,56 @@ PyObject* open_levels(PyObject*, PyObject*) {
   FACULA_PY_END(nullptr)
 }
 
+// _in_forward_mode(): do tensors have tangents, of an open level or of the program outside of them?
+PyObject* in_forward_mode(PyObject*, PyObject*) {
+  bool found = tls_state.forward_mode;
+  for (const Level* level = tls_state.level; level != nullptr; level = level->outer) {
+    found = found || level->forward_mode;
+  }
+  return PyBool_FromLong(found ? 1 : 0);
+}
+
+// _open_tangents(): of every open level, the innermost first, and of the program outside of them: a list of (tensor,
+// its tangent), or None where there is no forward mode of its own.
+PyObject* open_tangents(PyObject*, PyObject*) {
+  FACULA_PY_TRY
+  Ref list(check(PyList_New(0)));
+  bool forward_mode = tls_state.forward_mode;
+  std::shared_ptr<DualLevel> dual = detail::dual_level();
+  const auto add = [&](bool own) {
+    Ref one(Py_NewRef(Py_None));
+    if (own && forward_mode) {
+      one = Ref(check(PyList_New(0)));
+      for (auto& [t, tangent] : tangents_of(dual)) {
+        const Ref of(check(wrap(std::move(t)))), along(check(wrap(std::move(tangent))));
+        const Ref pair(check(PyTuple_Pack(2, of.get(), along.get())));
+        if (PyList_Append(one.get(), pair.get()) < 0) throw PythonError();
+      }
+    }
+    if (PyList_Append(list.get(), one.get()) < 0) throw PythonError();
+  };
+  for (const Level* level = tls_state.level; level != nullptr; level = level->outer) {
+    add(level->kind == Level::Kind::Gradients);
+    if (level->kind != Level::Kind::Gradients) continue;
+    forward_mode = level->forward_mode;
+    dual = level->dual;
+  }
+  add(true);
+  return list.release();
+  FACULA_PY_END(nullptr)
+}
+
+// _restore_tangents(list of (tensor, tangent)): those, in the level that is open now.
+PyObject* restore_tangents(PyObject*, PyObject* pairs) {
+  FACULA_PY_TRY
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(pairs); ++i) {
+    PyObject* const pair = PyList_GET_ITEM(pairs, i);
+    restore_tangent(tensor_of(PyTuple_GET_ITEM(pair, 0)), tensor_of(PyTuple_GET_ITEM(pair, 1)));
+  }
+  Py_RETURN_NONE;
+  FACULA_PY_END(nullptr)
+}
+
 // _call_below(function, *args): a call for the next level.
 PyObject* call_below(PyObject*, PyObject* args) {
   FACULA_PY_TRY
@@ -238,6 +295,9 @@ const PyMethodDef level_functions[] = {
     {"_current_level", current, METH_NOARGS, nullptr},
     {"_call_below", call_below, METH_VARARGS, nullptr},
     {"_open_levels", open_levels, METH_NOARGS, nullptr},
+    {"_in_forward_mode", in_forward_mode, METH_NOARGS, nullptr},
+    {"_open_tangents", open_tangents, METH_NOARGS, nullptr},
+    {"_restore_tangents", restore_tangents, METH_O, nullptr},
     {"_exchange_fallback", exchange, METH_O, nullptr},
     {"_reset_batch_fallbacks", reset_fallbacks, METH_NOARGS, nullptr},
     {"_batch_fallbacks", fallbacks, METH_NOARGS, nullptr},

@@ -46,7 +46,7 @@ class Objects {
     const auto found = types_.find(name);
     return found != types_.end() ? found->second : nullptr;
   }
-  PyTypeObject* add_type(std::string name, PyTypeObject* type) {  // types live as long as the process
+  PyTypeObject* add_type(std::string name, PyTypeObject* type) {  // they live as long as the process
     std::lock_guard lock(mutex_);
     return types_.emplace(std::move(name), type).first->second;
   }
@@ -364,24 +364,40 @@ PyType_Spec node_spec = {
     "facula.autograd.graph.Node", sizeof(NodeObject), 0,
     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION, node_slots};
 
-// The type of the objects of such nodes, named as they are.
-PyTypeObject* type_of(const Node& node) {
-  if (PyTypeObject* known = objects().find_type(node.name())) return known;
+Ref make_type(const Node& node) {
   PyType_Slot slots[] = {
       {Py_tp_dealloc, reinterpret_cast<void*>(node_dealloc)},
       {Py_tp_traverse, reinterpret_cast<void*>(node_traverse)},
       {Py_tp_clear, reinterpret_cast<void*>(node_clear)},
       {0, nullptr},
   };
-  const std::string& name = *new std::string(concat("facula.autograd.graph.", node.name()));  // the type keeps it
-  PyType_Spec spec = {name.c_str(), sizeof(NodeObject), 0,
+  const Ref name(check(PyUnicode_FromFormat("facula.autograd.graph.%s", node.name())));
+  PyType_Spec spec = {PyUnicode_AsUTF8(name.get()), sizeof(NodeObject), 0,
                       Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+  if (spec.name == nullptr) throw PythonError();
   const Ref bases(check(PyTuple_Pack(1, node_type)));
   Ref made(check(PyType_FromSpecWithBases(&spec, bases.get())));
+  check(PyObject_SetAttrString(made.get(), "_full_name", name.get()));  // Python 3.10 does not copy it
+  return made;
+}
+
+// The type of the objects of such nodes, named as they are: of an operator's for good, of a Function's as long as that.
+Ref type_of(const Node& node) {
+  if (const auto* of_python = dynamic_cast<const PythonFunctionNode*>(&node)) {
+    Ref known(check(PyObject_GetAttrString(of_python->function(), "_node_type")));
+    if (PyType_Check(known.get())) return known;
+    Ref made = make_type(node);
+    check(PyObject_SetAttrString(of_python->function(), "_node_type", made.get()));
+    return made;
+  }
+  if (PyTypeObject* known = objects().find_type(node.name())) {
+    return Ref::borrow(reinterpret_cast<PyObject*>(known));
+  }
+  Ref made = make_type(node);
   auto* const type = reinterpret_cast<PyTypeObject*>(made.get());
   PyTypeObject* const kept = objects().add_type(node.name(), type);
-  if (kept == type) made.release();
-  return kept;
+  if (kept == type) Py_INCREF(made.get());
+  return Ref::borrow(reinterpret_cast<PyObject*>(kept));
 }
 
 }  // namespace
@@ -389,8 +405,9 @@ PyTypeObject* type_of(const Node& node) {
 PyObject* wrap(const intrusive_ptr<Node>& node) {
   if (!node) Py_RETURN_NONE;
   if (PyObject* known = objects().find(node.get())) return known;
-  PyTypeObject* type = type_of(*node);
-  Ref made(check(type->tp_alloc(type, 0)));
+  const Ref type = type_of(*node);
+  auto* const of = reinterpret_cast<PyTypeObject*>(type.get());
+  Ref made(check(of->tp_alloc(of, 0)));
   new (&reinterpret_cast<NodeObject*>(made.get())->node) intrusive_ptr<Node>(node);
   allow_try_reference(made.get());
   PyObject* other = objects().add(node.get(), made.get());

@@ -1,5 +1,6 @@
 // autograd.graph.saved_tensors_hooks: Python functions that keep what nodes save.
 #include "runtime/bindings/types/casters.h"
+#include "runtime/autograd/reversing.h"
 #include "runtime/autograd/saved_tensor.h"
 #include "runtime/bindings/autograd/hooks.h"
 #include "runtime/bindings/define.h"
@@ -64,6 +65,14 @@ void define_saved_hooks(py::module_& m) {
     check_hooks(pack.ptr(), unpack.ptr());
     tls_state.saved_hooks = new PythonSavedHooks(pack.ptr(), unpack.ptr(), tls_state.saved_hooks);
   });
+  // Is what is saved now wanted before the operator that saves it returns?
+  define(m, "_saves_for_now", [] { return detail::is_reversing(); });
+  // What allow_mutation_on_saved_tensors packs and unpacks.
+  define(m, "_keep_elements", [](const Tensor& t) {
+    const auto drop = [](void* kept) { delete static_cast<KeptTensor*>(kept); };
+    return py::capsule(new KeptTensor(t), drop);
+  });
+  define(m, "_kept_elements", [](const py::capsule& kept) { return kept.get_pointer<KeptTensor>()->get(); });
   define(m, "_pop_saved_hooks", [] {
     auto* top = static_cast<PythonSavedHooks*>(tls_state.saved_hooks);
     FACULA_CHECK(top != nullptr, Runtime, "this thread has no hooks of saved tensors");

@@ -98,8 +98,9 @@ def checkpoint(
         preserve_rng_state (bool, keyword): draw the same random numbers. Default True.
 
     With `retain_graph` what was computed again stays until the graph goes. Within function
-    transforms both ways take hooks. There memory is saved for the gradients of all levels, but for
-    those outside of one that takes tangents (a `jvp` within a `grad`).
+    transforms and forward mode both ways take hooks. There memory is saved for the gradients of all
+    levels, and tensors that have tangents now keep them for the second run; with the contexts of a
+    policy not for levels outside of one that takes tangents.
 
     Raises:
         CheckpointError: in backward, where the second run saves something else.
@@ -122,7 +123,7 @@ def checkpoint(
             raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
         if context_fn is not noop_context_fn:
             raise ValueError("Passing `context_fn` is only supported when use_reentrant=False.")
-        if not _C._level_depth():
+        if not _C._level_depth() and not _C._in_forward_mode():
             return CheckpointFunction.apply(function, preserve, *args)
     told = None
     if not use_reentrant and debug_enabled(debug):

@@ -170,13 +170,16 @@ class _First(_Mode):
 
     def call(self, op: Any, index: int, func: Any, args: Any, kwargs: Any) -> Any:
         frame, given = current_frame(), list(tensors_in((args, kwargs)))
-        packed: list[Any] = []
+        packed: list[Any] = []  # until the call ends, tensors that it may want itself
+        saved: list[Any] = []
         call = _Call()
 
         def pack(tensor: Any) -> Any:
             place = frame.place()
             source = _source(tensor, given) if place == len(frame.levels) - 1 else None
-            packed.append((tensor, place, source))
+            packed.append((_itself, (tensor,)))
+            if not _C._saves_for_now():
+                saved.append((len(packed) - 1, tensor, place, source))
             return _Slot(len(packed) - 1, packed)
 
         generators = generators_of(given)
@@ -192,12 +195,10 @@ class _First(_Mode):
         # What is written to in place is written to again.
         keeps = policy in _SAVED + _OFFLOADED and results
         keeps = keeps and not any(r is t for r in results for t in given)
-        for i, (tensor, place, source) in enumerate(packed):
+        for i, tensor, place, source in saved:
             if keeps and source is None:  # of levels further out as it is
                 if place == len(frame.levels) - 1:
                     packed[i] = (_Kept(tensor, policy in _OFFLOADED).get, ())
-                else:
-                    packed[i] = (_itself, (tensor,))
                 continue
             if keeps:
                 call.sources.append(source)
@@ -245,6 +246,8 @@ class _Slot:
 
 
 class _Second(_Mode):
+    keeps_results = True
+
     def __init__(self, storage: Any, may_change: bool) -> None:
         super().__init__(storage)
         self.may_change = may_change

@@ -14,7 +14,7 @@ from typing import Any
 
 import facula
 from facula import _C
-from facula.autograd import Function
+from facula.autograd import Function, forward_ad
 from facula.autograd._levels import batch_level, gradient_level
 from facula.autograd.graph import saved_tensors_hooks
 from facula.utils.checkpoint._state import Surroundings
@@ -114,8 +114,8 @@ class _Frame:
     """One call of a checkpointed function.
 
     Within transforms each level of gradients saves tensors of its own. What a level wants again is
-    computed with the levels within it open once more, so that their tensors serve as before.
-    Where one of these takes tangents, which end with it, tensors are kept as they are.
+    computed with the levels within it open once more, so that their tensors serve as before. Those
+    that had tangents, which end with their level, get them again.
     """
 
     def __init__(
@@ -126,7 +126,12 @@ class _Frame:
         self.around = Surroundings((args, kwargs), options["preserve_rng_state"])
         self.levels = list(reversed(_C._open_levels())) if _C._level_depth() else []
         self.places = {level[0]: i for i, level in enumerate(self.levels)}
-        self.first = max((i for i, level in enumerate(self.levels) if level[4]), default=-1)
+        tangents = list(reversed(_C._open_tangents())) if _C._in_forward_mode() else []
+        self.tangents = tangents or [None] * (len(self.levels) + 1)  # by place, from -1 on
+        # A policy's results have no tangents, so that what is computed of them is kept as it is.
+        dual = [max(i, 0) for i, found in enumerate(self.tangents, -1) if found is not None]
+        by_policy = getattr(options["context"], "keeps_results", False)
+        self.first = max(dual, default=-1) if by_policy else -1
         self.saved: defaultdict[int, _Saved] = defaultdict(_Saved)
         # As long as the graph keeps a holder, it may ask again, for a second backward.
         self.found: weakref.WeakKeyDictionary[_Holder, Any] = weakref.WeakKeyDictionary()
@@ -135,7 +140,9 @@ class _Frame:
         self._keep(args, kwargs)
 
     def _keep(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if self.levels:  # their tensors' histories and tangents are those of every level
+        # With transforms tensors' histories and tangents are those of every level.
+        self.whole = bool(self.levels) or self.tangents[0] is not None
+        if self.whole:
             self.given = args, kwargs
             return
         named = [(True, k, v) for k, v in kwargs.items()]
@@ -150,7 +157,7 @@ class _Frame:
             self.inputs = _Inputs.apply(anchor, *tensors).grad_fn
 
     def _given(self) -> tuple[Any, dict[str, Any]]:
-        if self.levels:
+        if self.whole:
             return self.given
         values = [value for _, _, value in self.arguments]
         for i, tensor in zip(self.tensors, self.inputs.saved_tensors, strict=True):
@@ -176,7 +183,7 @@ class _Frame:
 
     def pack_at(self, place: int | None, tensor: Any) -> Any:
         """What the graph keeps of a tensor that the level at a place saves."""
-        if place is None or place < self.first:
+        if place is None or place < self.first or _C._saves_for_now():
             return tensor
         saved = self.saved[place]
         holder = _Holder(place)
@@ -233,17 +240,28 @@ class _Frame:
     @contextlib.contextmanager
     def _levels_within(self, place: int) -> Iterator[None]:
         with contextlib.ExitStack() as stack:
-            for number, kind, size, randomness, _ in self.levels[place + 1 :]:
+            if place < 0 and not _C._in_forward_mode():
+                self._with_tangents(stack, -1)
+            for i, (number, kind, size, randomness, _) in enumerate(self.levels):
+                if i <= place:
+                    continue
                 stack.enter_context(
                     gradient_level(number)
                     if kind == "gradients"
                     else batch_level(size, randomness, number)
                 )
+                self._with_tangents(stack, i)
             yield
+
+    def _with_tangents(self, stack: contextlib.ExitStack, place: int) -> None:
+        found = self.tangents[place + 1]
+        if found is not None:
+            stack.enter_context(forward_ad.dual_level())
+            _C._restore_tangents(found)
 
     def note(self, tensor: Any) -> Any:
         """Take what the second run saves for what the first one saved in its place."""
-        if self.wanted is None or self.place() != self.wanted:
+        if self.wanted is None or self.place() != self.wanted or _C._saves_for_now():
             return tensor
         saved = self.saved[self.wanted]
         index, count = self.seen, len(saved.facts)

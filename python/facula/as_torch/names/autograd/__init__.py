@@ -1,7 +1,5 @@
-"""What `torch.autograd` has beside facula's."""
+"""`torch.autograd`: facula's; its files that are kept here hold what that lacks."""
 
 from __future__ import annotations
 
-from facula.autograd.variable import Variable
-
-__all__ = ["Variable"]
+__all__: list[str] = []

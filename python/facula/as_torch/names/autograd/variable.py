@@ -1,5 +1,0 @@
-"""`torch.autograd.variable`."""
-
-from facula.as_torch.names.autograd import Variable
-
-__all__ = ["Variable"]
