@@ -130,6 +130,15 @@ def test_repr():
         ")"
     )
     assert "(0-1): 2 x ReLU()" in repr(nn.ModuleList([nn.ReLU(), nn.ReLU()]))
+    whole = {"max_norm": 1.0, "norm_type": 1.0, "scale_grad_by_freq": True, "sparse": True}
+    told = "max_norm=1.0, norm_type=1.0, scale_grad_by_freq=True"
+    assert repr(nn.Embedding(5, 4, 1, **whole)) == (
+        f"Embedding(5, 4, padding_idx=1, {told}, sparse=True)"
+    )
+    assert repr(nn.EmbeddingBag(5, 4, mode="sum", padding_idx=1, **whole)) == (
+        f"EmbeddingBag(5, 4, {told}, mode='sum', padding_idx=1)"
+    )
+    assert "(distance_function): PairwiseDistance()" in repr(nn.TripletMarginWithDistanceLoss())
 
 
 # ---- state dicts
