@@ -156,15 +156,17 @@ class Reader:
         self.swap = order == b"big"
         self._read_members(archive, root + "data/")
 
+        storage = self._storage
+
         def persistent(key: Any) -> Any:
             if not isinstance(key, tuple) or len(key) != 5:
                 raise Malformed("its pickle has a storage without type, key, location and size")
-            return self._storage(*key[1:])
+            return storage(*key[1:])
 
         return self._run(archive.read(root + "data.pkl"), 0, persistent)
 
     def _root(self, archive: Archive) -> str:
-        names = [n for n in archive.members if n.count("/") == 1 and n.endswith("/data.pkl")]
+        names = [n for n in archive.members if n.endswith("/data.pkl") and n.count("/") == 1]
         if len(names) != 1:
             if any(n.endswith(".npy") for n in archive.members):
                 raise Malformed("it is a zip archive of NumPy arrays: use numpy.load")
@@ -366,18 +368,18 @@ class Reader:
         if type(count) is not int or count < 0:
             Rebuild.numbers("a storage's size", (count,))
         dtype = kind.dtype or facula.uint8
-        itemsize = dtype.itemsize
-        if key not in self.sizes:
+        itemsize, size = dtype.itemsize, self.sizes.get(key)
+        if size is None:
             raise Malformed(f"its storage {key!r} is missing")
         tensor = self.placed.get(key)
         if tensor is None:
             tensor = self.placed[key] = self._placed(key, dtype, location)
         other = tensor.dtype is not dtype
-        if self.sizes[key] != count * itemsize or (
+        if size != count * itemsize or (
             other and tensor.numel() * tensor.element_size() % itemsize
         ):
             raise Malformed(
-                f"its storage {key!r} has {self.sizes[key]} bytes, not the {count} elements "
+                f"its storage {key!r} has {size} bytes, not the {count} elements "
                 f"of {str(dtype).rpartition('.')[2]} that its pickle says"
             )
         return tensor.view(dtype) if other else tensor

@@ -111,7 +111,8 @@ class Archive:
         data = bytes(self.buffer[member.start : member.start + member.packed])
         if member.method == _DEFLATED:
             data = self._inflate(name, data, member.size)
-        if member.crc and crc32(data) != member.crc:
+        checksum = crc32 if len(data) > _MANY else zlib.crc32
+        if member.crc and checksum(data) != member.crc:
             raise self._changed(name)
         return data
 
