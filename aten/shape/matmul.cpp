@@ -121,10 +121,13 @@ Meta linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
   if (weight.dim() == 2) sizes.push_back(weight.size(0));
   if (bias.defined()) {
     check_pair(input, bias, "linear", "input", "bias");
-    const bool scalar = bias.dim() == 0 || (bias.dim() == 1 && bias.size(0) == 1);
-    FACULA_CHECK(scalar || (bias.dim() == 1 && weight.dim() == 2 && bias.size(0) == weight.size(0)), Shape,
-                 Operator{"linear"}, Argument{"bias"}, " is ", shape_string(bias.sizes()), ", expected (",
-                 weight.dim() == 2 ? weight.size(0) : 1, ",) for weight ", shape_string(weight.sizes()));
+    bool fits = bias.dim() <= std::ssize(sizes) || (bias.dim() == 1 && bias.size(0) == 1);
+    for (int64_t i = 1; fits && i <= std::min<int64_t>(bias.dim(), std::ssize(sizes)); ++i) {
+      fits = bias.size(-i) == 1 || bias.size(-i) == sizes[sizes.size() - static_cast<size_t>(i)];
+    }
+    FACULA_CHECK(fits, Shape, Operator{"linear"}, Argument{"bias"}, " is ", shape_string(bias.sizes()), ", expected (",
+                 weight.dim() == 2 ? weight.size(0) : 1, ",) for weight ", shape_string(weight.sizes()),
+                 ", or what broadcasts to the result, ", shape_string(sizes));
   }
   return result(sizes, input);
 }

@@ -62,10 +62,10 @@ bool add_functions(PyObject* module) {
                                   : PyUnicode_InternFromString(concat("facula.", f.path).c_str()));
     if (!qualified || !add_function(target, qualified.get(), &f.def)) return false;
   }
-  for (const PyMethodDef* table :
-       {creation_functions, copy_functions, storage_functions, exchange_functions, autograd_functions,
-        function_functions, override_functions, state_functions, user_line_functions, autocast_functions,
-        default_device_functions, level_functions, capture_functions}) {
+  for (const PyMethodDef* table : {creation_functions, copy_functions, storage_functions, exchange_functions,
+                                   autograd_functions, function_functions, override_functions, state_functions,
+                                   user_line_functions, autocast_functions, default_device_functions, level_functions,
+                                   capture_functions, pickle_functions, archive_functions, view_functions}) {
     for (; table->ml_name != nullptr; ++table) {
       PyObject* owner = table->ml_name[0] == '_' ? private_name.get() : name.get();
       if (!has(module, table->ml_name) && !add_function(module, owner, table)) return false;

@@ -82,6 +82,12 @@ void check_complete(const FaculaBackend& b) {
   need((b.pin == nullptr) == (b.unpin == nullptr), "pin and unpin, both or neither");
   need((b.reserve == nullptr) == (b.map == nullptr) && (b.map == nullptr) == (b.unmap == nullptr),
        "reserve, map and unmap, all or none");
+  need((b.share_memory == nullptr) == (b.open_memory == nullptr) &&
+           (b.open_memory == nullptr) == (b.close_memory == nullptr),
+       "share_memory, open_memory and close_memory, all or none");
+  need((b.create_shared_event == nullptr) == (b.open_event == nullptr) &&
+           (b.open_event == nullptr || b.create_event != nullptr),
+       "create_shared_event and open_event, both with the other functions of events, or neither");
   const bool streams[] = {b.create_stream != nullptr, b.synchronize_stream != nullptr, b.synchronize_device != nullptr,
                           b.create_event != nullptr,  b.destroy_event != nullptr,      b.record_event != nullptr,
                           b.wait_event != nullptr,    b.query_event != nullptr,        b.synchronize_event != nullptr};

@@ -326,6 +326,16 @@ void DeviceMemory::record_stream(void* data, Device device, void* stream) {
   }
 }
 
+DeviceMemory::Place DeviceMemory::place_of(void* data, Device device) {
+  Pool& p = pool(device.index);
+  std::lock_guard lock(p.mutex);
+  const Block* const block = p.blocks.live(data);
+  if (block == nullptr) return {};
+  const Block* first = block;
+  while (first->before != nullptr) first = first->before;
+  return {first->data, static_cast<size_t>(block->data - first->data), block->range != nullptr};
+}
+
 uint64_t DeviceMemory::begin_graph(int index, void* stream) {
   Pool& p = pool(index);
   std::lock_guard lock(p.mutex);

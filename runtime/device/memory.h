@@ -25,6 +25,14 @@ class DeviceMemory final : public Allocator {
   void copy(void* dst, const void* src, size_t nbytes, Device device) override;
   // Another stream uses the block too: it is not handed out again before that work is done.
   void record_stream(void* data, Device device, void* stream);
+  // The vendor's piece that a block is in, and the block's place there; `in_range`: it is in a range, which has no such
+  // piece. Null where nothing of ours begins at `data`.
+  struct Place {
+    void* piece = nullptr;
+    size_t offset = 0;
+    bool in_range = false;
+  };
+  Place place_of(void* data, Device device);
   // What is allocated for the stream, or by this thread, from now on is kept for one captured graph until that is
   // destroyed. Returns the graph's number.
   uint64_t begin_graph(int index, void* stream);

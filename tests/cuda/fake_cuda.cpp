@@ -1,6 +1,7 @@
 // A CUDA driver and an NVRTC for tests without either: memory is the host's, "compiled code" is the
 // source itself, and launches are only noted. Built twice, as libcuda.so.1 and as libnvrtc.so.13.
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include <fstream>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -109,14 +111,70 @@ EXPORT int cuCtxGetCurrent(void** context) { return *context = current, 0; }
 EXPORT int cuCtxSetCurrent(void* context) { return current = context, 0; }
 EXPORT int cuCtxSynchronize() { return 0; }
 EXPORT int cuMemGetInfo_v2(size_t* free, size_t* total) { return *free = 1 << 29, *total = 1 << 30, 0; }
+// Files without a name, which other processes can map.
+struct Piece {
+  int fd;
+  size_t size;
+};
+static std::map<Address, Piece>& pieces() {
+  static auto* const all = new std::map<Address, Piece>;
+  return *all;
+}
+static std::mutex& piece_mutex() {
+  static auto* const m = new std::mutex;
+  return *m;
+}
+static int add_piece(Address* p, int fd, size_t n) {
+  void* const at = mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (at == MAP_FAILED) return 2;
+  const std::lock_guard lock(piece_mutex());
+  pieces()[*p = reinterpret_cast<Address>(at)] = {fd, n};
+  return 0;
+}
+static int drop_piece(Address p) {
+  const std::lock_guard lock(piece_mutex());
+  const auto at = pieces().find(p);
+  if (at == pieces().end()) return 1;
+  munmap(reinterpret_cast<void*>(p), at->second.size);
+  close(at->second.fd);
+  pieces().erase(at);
+  return 0;
+}
 EXPORT int cuMemAlloc_v2(Address* p, size_t n) {
   ++allocations;
   if (fail_allocations > 0) return --fail_allocations, 2;
   if (n > size_t{1} << 30) return 2;
-  return *p = reinterpret_cast<Address>(std::aligned_alloc(512, (n + 511) / 512 * 512)),
-         std::memset(reinterpret_cast<void*>(*p), 0, n), 0;
+  const int fd = memfd_create("fake_cuda", MFD_CLOEXEC);
+  return fd < 0 || ftruncate(fd, static_cast<off_t>(n)) != 0 ? 2 : add_piece(p, fd, n);
 }
-EXPORT int cuMemFree_v2(Address p) { return std::free(reinterpret_cast<void*>(p)), 0; }
+EXPORT int cuMemFree_v2(Address p) { return drop_piece(p); }
+struct Handle {
+  unsigned char bytes[64];
+};
+struct Place {  // of what a handle is of
+  int pid, fd;
+  size_t size;
+};
+EXPORT int cuIpcGetMemHandle(Handle* handle, Address p) {
+  const std::lock_guard lock(piece_mutex());
+  const auto at = pieces().find(p);
+  if (at == pieces().end()) return 1;
+  const Place place{getpid(), at->second.fd, at->second.size};
+  return std::memcpy(handle->bytes, &place, sizeof(place)), 0;
+}
+EXPORT int cuIpcOpenMemHandle_v2(Address* p, Handle handle, unsigned) {
+  Place place{};
+  std::memcpy(&place, handle.bytes, sizeof(place));
+  if (place.pid == getpid()) return 201;  // as the driver has it
+  const std::string name = "/proc/" + std::to_string(place.pid) + "/fd/" + std::to_string(place.fd);
+  const int fd = open(name.c_str(), O_RDWR | O_CLOEXEC);
+  return fd < 0 ? 1 : add_piece(p, fd, place.size);
+}
+EXPORT int cuIpcCloseMemHandle(Address p) { return drop_piece(p); }
+EXPORT int64_t fake_pieces() {
+  const std::lock_guard lock(piece_mutex());
+  return static_cast<int64_t>(pieces().size());
+}
 // Ranges are the host's addresses; a chunk of them can be touched while memory is mapped behind it.
 EXPORT int cuMemAddressReserve(Address* p, size_t n, size_t align, Address, unsigned long long) {
   void* const whole = mmap(nullptr, n + align, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -179,6 +237,8 @@ EXPORT int cuGraphLaunch(void*, void*) { return 0; }
 EXPORT int cuGraphExecDestroy(void* g) { return std::free(g), 0; }
 EXPORT int cuGraphDestroy(void* g) { return std::free(g), 0; }
 EXPORT int cuEventCreate(void** e, unsigned) { return *e = std::malloc(1), 0; }
+EXPORT int cuIpcGetEventHandle(Handle* handle, void*) { return *handle = {}, 0; }
+EXPORT int cuIpcOpenEventHandle(void** e, Handle) { return *e = std::malloc(1), 0; }
 EXPORT int cuEventDestroy_v2(void* e) { return std::free(e), 0; }
 EXPORT int cuEventRecord(void*, void*) { return 0; }
 EXPORT int cuEventQuery(void*) { return held ? 600 : 0; }

@@ -265,3 +265,22 @@ def test_checkpoint_wrapper():
         "print(len(runs), net[1][0].weight.grad is not None)"
     )
     assert said.split() == ["2", "True"]
+
+
+def test_files_of_torch_cuda_and_cpu():
+    """Without a GPU too, as programs import them at their top."""
+    assert (
+        run(
+            "import torch.cuda.memory, torch.cuda.comm, torch.cuda.sparse\n"
+            "from torch.cuda.graphs import CUDAGraph\n"
+            "from torch.cuda.random import get_rng_state_all\n"
+            "from torch.cuda.streams import Event, Stream\n"
+            "print(get_rng_state_all(), torch.cuda.memory.memory_allocated())\n"
+            "before = torch.cpu.current_stream()\n"
+            "with torch.cpu.stream(torch.cpu.Stream()) as _:\n"
+            "    print(torch.cpu.current_stream() is before)\n"
+            "print(torch.cpu.current_stream() is before, torch.cpu.device_count())\n",
+            CUDA_VISIBLE_DEVICES="",
+        )
+        == "[] 0\nFalse\nTrue 1\n"
+    )

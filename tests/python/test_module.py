@@ -130,6 +130,18 @@ def test_repr():
         ")"
     )
     assert "(0-1): 2 x ReLU()" in repr(nn.ModuleList([nn.ReLU(), nn.ReLU()]))
+    whole = {"max_norm": 1.0, "norm_type": 1.0, "scale_grad_by_freq": True, "sparse": True}
+    told = "max_norm=1.0, norm_type=1.0, scale_grad_by_freq=True"
+    assert repr(nn.Embedding(5, 4, 1, **whole)) == (
+        f"Embedding(5, 4, padding_idx=1, {told}, sparse=True)"
+    )
+    assert repr(nn.EmbeddingBag(5, 4, mode="sum", padding_idx=1, **whole)) == (
+        f"EmbeddingBag(5, 4, {told}, mode='sum', padding_idx=1)"
+    )
+    assert "(distance_function): PairwiseDistance()" in repr(nn.TripletMarginWithDistanceLoss())
+    assert repr(nn.ParameterList([facula.ones(1, 3), facula.ones(2)])).splitlines()[1] == (
+        "    (0): Parameter containing: [facula.float32 of size 1x3]"
+    )
 
 
 # ---- state dicts
@@ -524,3 +536,27 @@ def test_channel_dropout_of_other_dims():
     for name, odd in (("dropout2d", (2, 2)), ("dropout3d", (2, 2, 2))):
         with pytest.warns(UserWarning, match="channels with"):
             getattr(nn.functional, name)(facula.ones(odd))
+
+
+def test_hooks_after_loading_may_make_up_for_keys():
+    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
+    state = {k: v + 1 for k, v in net.state_dict().items() if k != "0.bias"}
+    seen = []
+
+    def forgive(module, report):
+        seen.append(list(report.missing_keys))
+        report.missing_keys.clear()
+
+    handle = net.register_load_state_dict_post_hook(forgive)
+    assert net.load_state_dict(state).missing_keys == [] and seen == [["0.bias"]]
+    assert (net[1].weight == state["1.weight"]).all()
+    state["1.weight"] = facula.zeros(3, 3)  # what they cannot make up for is refused before
+    with pytest.raises(RuntimeError, match="nothing was loaded") as raised:
+        net.load_state_dict(state)
+    assert "0.bias" in str(raised.value) and "1.weight" in str(raised.value) and len(seen) == 1
+    handle.remove()
+    del state["1.weight"]
+    net.register_load_state_dict_post_hook(lambda module, report: report.missing_keys.pop())
+    with pytest.raises(RuntimeError, match=r'all else was loaded[^$]*"0\.bias"'):
+        net.load_state_dict({**state, "1.bias": facula.full((1,), 7.0)})
+    assert net[1].bias.item() == 7

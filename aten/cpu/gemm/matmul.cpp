@@ -152,8 +152,11 @@ void linear(const Tensor& input, const Tensor& weight, const Tensor& bias, const
   const Tensor x = row < 0 ? dense(input) : input;
   const int64_t rows = n > 0 ? out.numel() / n : 0;
   into_dense(out, out.dtype(), [&](const Tensor& c) {
-    Tensor added = dense_as(bias, c.dtype());
-    if (bias.defined() && bias.numel() != n) {  // one number for all
+    const bool of_rows = bias.defined() && (bias.dim() > 1 || (bias.numel() != n && bias.numel() != 1));
+    Tensor added = of_rows ? Tensor() : dense_as(bias, c.dtype());
+    if (of_rows) {
+      copy_strided(c, bias);
+    } else if (bias.defined() && bias.numel() != n) {  // one number for all
       added = make_empty(DimVector{n}, c.dtype(), c.device());
       copy_strided(added, bias);
     }
@@ -163,7 +166,9 @@ void linear(const Tensor& input, const Tensor& weight, const Tensor& bias, const
       const Matrix<const T> w{static_cast<const T*>(weight.raw()), weight.stride(-1),
                               weight.dim() == 2 ? weight.stride(0) : 1};
       const Matrix<T> to{static_cast<T*>(c.raw()), n, 1};
-      if (bias.defined()) {
+      if (of_rows) {
+        gemm<T>(rows, n, k, opmath_t<T>(1), a, w, opmath_t<T>(1), to);
+      } else if (bias.defined()) {
         gemm_bias<T>(rows, n, k, a, w, static_cast<const T*>(added.raw()), to);
       } else {
         gemm<T>(rows, n, k, opmath_t<T>(1), a, w, opmath_t<T>(0), to);

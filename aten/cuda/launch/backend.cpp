@@ -71,6 +71,7 @@ FACULA_EXPORT int32_t facula_register_backends(const FaculaHost* given) {
   backend.autocast_dtype = "float16";  // as torch has it
   backend.dlpack_type = 2;             // kDLCUDA
   describe_device(backend);
+  describe_sharing(backend);
   backend.collectives = &nccl;
   backend.pointwise = pointwise;
   backend.reduction = reduction;

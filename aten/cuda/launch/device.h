@@ -53,5 +53,6 @@ bool tf32_allowed();
 
 // Fills in the functions of devices, memory, streams, events and graphs.
 void describe_device(FaculaBackend& backend);
+void describe_sharing(FaculaBackend& backend);  // of sharing.cpp
 
 }  // namespace facula::cuda

@@ -34,11 +34,17 @@ struct CUmemAccessDesc {
   int flags;
 };
 
+struct CUipcHandle {  // of memory and of events alike
+  unsigned char bytes[64];
+};
+
 enum : int {
   CUDA_SUCCESS = 0,
   CUDA_ERROR_OUT_OF_MEMORY = 2,
   CUDA_ERROR_NOT_READY = 600,
   CU_EVENT_DISABLE_TIMING = 2,
+  CU_EVENT_INTERPROCESS = 4,
+  CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS = 1,
   CU_STREAM_NON_BLOCKING = 1,
   CU_STREAM_CAPTURE_MODE_RELAXED = 2,
   CU_MEMHOSTALLOC_PORTABLE_DEVICEMAP = 3,
@@ -76,6 +82,11 @@ enum : int {
   X(MemMap, cuMemMap, (CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long))               \
   X(MemUnmap, cuMemUnmap, (CUdeviceptr, size_t))                                                                     \
   X(MemSetAccess, cuMemSetAccess, (CUdeviceptr, size_t, const CUmemAccessDesc*, size_t))                             \
+  X(IpcGetMemHandle, cuIpcGetMemHandle, (CUipcHandle*, CUdeviceptr))                                                 \
+  X(IpcOpenMemHandle, cuIpcOpenMemHandle_v2, (CUdeviceptr*, CUipcHandle, unsigned))                                  \
+  X(IpcCloseMemHandle, cuIpcCloseMemHandle, (CUdeviceptr))                                                           \
+  X(IpcGetEventHandle, cuIpcGetEventHandle, (CUipcHandle*, CUevent))                                                 \
+  X(IpcOpenEventHandle, cuIpcOpenEventHandle, (CUevent*, CUipcHandle))                                               \
   X(MemHostAlloc, cuMemHostAlloc, (void**, size_t, unsigned))                                                        \
   X(MemFreeHost, cuMemFreeHost, (void*))                                                                             \
   X(MemHostGetDevicePointer, cuMemHostGetDevicePointer_v2, (CUdeviceptr*, void*, unsigned))                          \

@@ -204,6 +204,7 @@ int32_t linear(void*, const FaculaCall* call) {
   if (!is_dense(out)) return FACULA_NOT_SUPPORTED;
   const Matrix to{out.data, {0, columns, 1}};
   const FaculaTensor* const bias = absent(call, 2) ? nullptr : &tensor(call, 2);
+  if (bias != nullptr && (bias->ndim > 1 || (bias->numel != columns && bias->numel != 1))) return FACULA_NOT_SUPPORTED;
   return multiply(call, n, input, weight, a, b, out, to, bias, number(1), number(1));
 }
 

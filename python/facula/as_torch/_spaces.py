@@ -54,6 +54,8 @@ PLACES = {
         for file in "channelshuffle flatten fold padding pixelshuffle upsampling".split()
     },
 }
+# Files of torch whose names the namespace above them has.
+_ABOVE = {"cuda." + file: "cuda" for file in ("graphs", "memory", "random", "streams")}
 # facula's own, of no concern to programs written for torch.
 HIDDEN = frozenset(("as_torch", "examples"))
 
@@ -92,6 +94,7 @@ def exists(path: str) -> bool:
 
 def _sources(path: str) -> Iterator[ModuleType]:
     """The modules that a namespace takes its names from, in order."""
+    path = _ABOVE.get(path, path)
     found = _found(path)
     if path.split(".")[0] == "cuda" and not facula.cuda.is_available():
         # what torch answers without a GPU goes before facula's functions, which raise there

@@ -29,6 +29,16 @@ else:  # built without the module: naming the device raises, asking for it does 
         return 0
 
 
+def ipc_collect() -> None:
+    """Let go of memory that was sent to other processes and that these have let go of.
+
+    That happens by itself, soon after.
+    """
+    from facula.multiprocessing import _device_memory
+
+    _device_memory.collect()
+
+
 def __getattr__(name: str):
     """Names that answer where there is no device."""
     if name[:1] != "_":

@@ -189,9 +189,6 @@ def empty_cache() -> None:
     """Nothing to free."""
 
 
-ipc_collect = empty_cache
-
-
 def is_initialized() -> bool:
     """Has it been used?"""
     return False

@@ -8,7 +8,7 @@ from multiprocessing.context import get_spawning_popen
 from typing import Any
 
 import facula
-from facula.multiprocessing import _segments
+from facula.multiprocessing import _device_memory, _segments
 from facula.multiprocessing._segments import Segment
 from facula.multiprocessing._sharing import shared_copy
 
@@ -83,13 +83,16 @@ def _rebuild(
 
 
 def _reduce_tensor(tensor: Any) -> Any:
-    if tensor.device.type != "cpu":
+    on_cpu = tensor.device.type == "cpu"
+    if not on_cpu and not (tensor.device.type != "meta" and _device_memory.shares(tensor.device)):
         return tensor.__reduce_ex__(2)
     if tensor.requires_grad and not tensor.is_leaf:
         raise RuntimeError(
             "a tensor that requires grad and was computed cannot be sent to another process: its "
             "graph does not go with it. Call detach() first"
         )
+    if not on_cpu:
+        return _device_memory.reduce_tensor(tensor)
     plain = tensor.detach()
     segment = _segments.find(plain)
     popen = get_spawning_popen()

@@ -331,9 +331,11 @@ def _table(rebuild: Rebuild) -> dict[str, tuple[Any, Callable[..., Any] | None]]
         """A container of the items of another: who copies one often must not fill the memory."""
 
         def call(*items: Any) -> Any:
-            if len(items) > 1 or (items and not isinstance(items[0], (list, tuple, dict, set))):
+            if not items:
+                return cls()
+            if len(items) > 1 or not isinstance(items[0], (list, tuple, dict, set)):
                 raise Malformed(f"its pickle has a {cls.__name__} of something else than items")
-            rebuild.spend(64 * len(items[0]) if items else 0)
+            rebuild.spend(64 * len(items[0]))
             return cls(*items)
 
         return call
@@ -353,25 +355,28 @@ def _table(rebuild: Rebuild) -> dict[str, tuple[Any, Callable[..., Any] | None]]
         rebuild.spend(len(args[0]) if args and isinstance(args[0], (str, bytes)) else 0)
         return _byte_array(*args)
 
-    table: dict[str, tuple[Any, Callable[..., Any] | None]] = {
-        f"builtins.{plain.__name__}": (plain, None) for plain in _PLAIN
-    }
-    table |= {
+    return {
+        **_FIXED,
         "builtins.set": (set, copied(set)),
         "builtins.frozenset": (frozenset, copied(frozenset)),
         "builtins.bytearray": (bytearray, byte_array),
-        "builtins.bytes": (bytes, _no_bytes),
-        "builtins.complex": (complex, _complex),
         "collections.OrderedDict": (OrderedDict, copied(OrderedDict)),
         "collections.Counter": (Counter, copied(Counter)),
-        "collections.defaultdict": (defaultdict, _default_dict),
         "_codecs.encode": (encode, encode),
         "torch.Size": (facula.Size, size),
-        "torch.device": (facula.device, _device),
-        "torch.Tensor": (facula.Tensor, None),
-        "torch.serialization._get_layout": (_layout, _layout),
-        "torch.storage.UntypedStorage": (StorageType(None), None),
+        **rebuild.functions(),
     }
-    for name, (value, call) in rebuild.functions().items():
-        table[name] = value, call
-    return table | _values.calls()
+
+
+# By name: the value, and what a call of it does, if it may be called.
+_FIXED: dict[str, tuple[Any, Callable[..., Any] | None]] = {
+    **{f"builtins.{plain.__name__}": (plain, None) for plain in _PLAIN},
+    "builtins.bytes": (bytes, _no_bytes),
+    "builtins.complex": (complex, _complex),
+    "collections.defaultdict": (defaultdict, _default_dict),
+    "torch.device": (facula.device, _device),
+    "torch.Tensor": (facula.Tensor, None),
+    "torch.serialization._get_layout": (_layout, _layout),
+    "torch.storage.UntypedStorage": (StorageType(None), None),
+    **_values.calls(),
+}

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import facula
+from facula import _C
 from facula.nn.parameter import Buffer, Parameter
 from facula.serialization._machine import Malformed
 
@@ -92,8 +93,12 @@ class Rebuild:
         backward_hooks: Any = None,
         metadata: Any = None,
     ) -> Any:
-        result = self._with_bits(self.view(storage, offset, size, stride), metadata)
-        return self._with_grad(result, requires_grad)
+        result = _C._storage_view(storage, offset, size, stride)
+        if result is None:
+            result = self.view(storage, offset, size, stride)
+        if metadata:
+            result = self._with_bits(result, metadata)
+        return result if requires_grad is False else self._with_grad(result, requires_grad)
 
     def tensor_v3(
         self,
@@ -116,8 +121,6 @@ class Rebuild:
 
     def _with_bits(self, tensor: Any, metadata: Any) -> Any:
         """torch notes that a tensor is to be conjugated or negated; here that is done."""
-        if not metadata:
-            return tensor
         if not isinstance(metadata, dict) or not all(v in (True, False) for v in metadata.values()):
             raise Malformed("a tensor's metadata are no flags")
         for bit, apply in (("conj", facula.conj_physical), ("neg", facula.neg)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import io
 import mmap as mmap_module
 import os
 import stat
@@ -48,10 +49,10 @@ def start_of(f: Any) -> tuple[bytes, Any]:
         stream = Peeked(f, name if isinstance(name, str) else type(f).__name__)
         return stream.start, stream
     path = os.fspath(f)
-    file = open(path, "rb")  # noqa: SIM115
+    file = open(path, "rb", buffering=0)  # noqa: SIM115
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         # What comes out of a pipe comes once: it stays open.
-        stream = Peeked(file, os.fsdecode(path))
+        stream = Peeked(io.BufferedReader(file), os.fsdecode(path))
         return stream.start, stream
     with file:
         return file.read(START), path
@@ -66,6 +67,7 @@ class _File:
     def __init__(self, file: Any, size: int, fault: Callable[[str], FormatError]) -> None:
         self.number, self.size, self.fault = file.fileno(), size, fault
         self.begin, self.window = 0, b""
+        self.ahead = 1 << 12  # bytes that are read at a time
 
     def __len__(self) -> int:
         return self.size
@@ -83,7 +85,8 @@ class _File:
         """Have these few bytes in the window: where they are in it."""
         if start < self.begin or stop > self.begin + len(self.window):
             self.begin = start
-            self.window = self._read(start, min(_FEW, self.size - start))
+            self.window = self._read(start, min(max(self.ahead, stop - start), self.size - start))
+            self.ahead = min(2 * self.ahead, _FEW)
         return start - self.begin
 
     def __getitem__(self, where: Any) -> Any:
@@ -122,29 +125,38 @@ class Source:
 
     def __init__(self, f: Any, mmap: bool) -> None:
         self.file: Any = None
+        # Pages of the file, for tensors: the rest is read, which costs less than new pages.
+        self.map: Any = None
         if isinstance(f, Peeked):
             self.path: str = f.name
             self.buffer: Any = bytearray()
             take(f, Contents(f.name), self.buffer, -1)
             return
         self.path = os.fsdecode(f)
-        with open(f, "rb") as file:
-            info = os.fstat(file.fileno())
+        self.file = open(f, "rb", buffering=0)  # noqa: SIM115
+        try:
+            info = os.fstat(self.file.fileno())
+            self.buffer = _File(self.file, info.st_size, self.fault)
             # A file of several names is written in place, under the feet of who maps it.
             if mmap and get_default_mmap_options() != mmap_module.MAP_PRIVATE:
                 with open(f, "r+b") as writable:
-                    self.buffer = mmap_module.mmap(writable.fileno(), 0)
-                note_mapping(self.buffer, file)
+                    self.map = mmap_module.mmap(writable.fileno(), 0)
             elif mmap and info.st_nlink == 1:
                 # Private pages: in-place operations change the process's copy, never the file.
-                self.buffer = mmap_module.mmap(file.fileno(), 0, access=mmap_module.ACCESS_COPY)
-                note_mapping(self.buffer, file)
-            else:
-                self.file = os.fdopen(os.dup(file.fileno()), "rb", buffering=0)
-                self.buffer = _File(self.file, info.st_size, self.fault)
+                self.map = mmap_module.mmap(self.file.fileno(), 0, access=mmap_module.ACCESS_COPY)
+            if self.map is not None:
+                note_mapping(self.map, self.file)
+        except BaseException:
+            self.file.close()
+            raise
 
     def __len__(self) -> int:
         return len(self.buffer)
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether the bytes of tensors come into memory as they are used."""
+        return self.map is not None
 
     def fault(self, what: str) -> FormatError:
         """An error that names the file."""
@@ -157,7 +169,7 @@ class Source:
 
     def parts(self, places: Sequence[tuple[int, int]]) -> list[Any]:
         """Tensors of uint8 with the bytes at (start, count)."""
-        if self.file is None:
+        if self.file is None or self.map is not None:
             return [self._view(start, count) for start, count in places]
         tensors = [facula.empty(count, dtype=facula.uint8, device="cpu") for _, count in places]
         tasks = []
@@ -176,7 +188,8 @@ class Source:
     def _view(self, start: int, count: int) -> Any:
         if not count:
             return facula.empty(0, dtype=facula.uint8, device="cpu")
-        return facula.frombuffer(self.buffer, dtype=facula.uint8, count=count, offset=start)
+        memory = self.buffer if self.map is None else self.map
+        return facula.frombuffer(memory, dtype=facula.uint8, count=count, offset=start)
 
     def _read(self, tasks: list[tuple[int, memoryview]], total: int) -> None:
         """Fill memory from the file, by several threads: half of the time goes to fresh pages."""

@@ -23,7 +23,7 @@ from facula.serialization._globals import STORAGES, Globals, StorageType, counte
 from facula.serialization._machine import Machine, Malformed
 from facula.serialization._rebuild import Rebuild
 from facula.serialization._source import Source, swapped
-from facula.serialization._zip import Archive
+from facula.serialization._zip import STORED, Archive
 from facula.utils._safetensors import FormatError
 
 __all__ = ["MAGIC", "PROTOCOL", "Reader", "kind_of"]
@@ -100,6 +100,9 @@ class Reader:
         self.source, self.place, self.code, self.encoding = source, place, code, encoding
         self.fault = source.fault
         self.swap = False
+        # Of storages by key: bytes, and where they are in a mapped file or else themselves.
+        self.sizes: dict[Any, int] = {}
+        self.places: dict[Any, tuple[int, int]] = {}
         self.raw: dict[Any, Any] = {}
         self.placed: dict[Any, Any] = {}
         self.own_error: Exception | None = None
@@ -153,15 +156,17 @@ class Reader:
         self.swap = order == b"big"
         self._read_members(archive, root + "data/")
 
+        storage = self._storage
+
         def persistent(key: Any) -> Any:
             if not isinstance(key, tuple) or len(key) != 5:
                 raise Malformed("its pickle has a storage without type, key, location and size")
-            return self._storage(*key[1:])
+            return storage(*key[1:])
 
         return self._run(archive.read(root + "data.pkl"), 0, persistent)
 
     def _root(self, archive: Archive) -> str:
-        names = [n for n in archive.members if n.count("/") == 1 and n.endswith("/data.pkl")]
+        names = [n for n in archive.members if n.endswith("/data.pkl") and n.count("/") == 1]
         if len(names) != 1:
             if any(n.endswith(".npy") for n in archive.members):
                 raise Malformed("it is a zip archive of NumPy arrays: use numpy.load")
@@ -174,18 +179,31 @@ class Reader:
         return root
 
     def _read_members(self, archive: Archive, start: str) -> None:
-        stored = [n for n in archive.members if n.startswith(start) and archive.is_stored(n)]
-        places = [(archive.members[n].start, archive.members[n].size) for n in stored]
-        keys = (name.removeprefix(start) for name in stored)
-        self.raw = dict(zip(keys, self.source.parts(places), strict=True))
-        for name in archive.members:
-            if name.startswith(start) and not archive.is_stored(name):
-                data = bytearray(archive.read(name))
-                self.raw[name.removeprefix(start)] = (
-                    facula.frombuffer(data, dtype=facula.uint8)
-                    if data
-                    else facula.empty(0, dtype=facula.uint8)
-                )
+        skip = len(start)
+        places, packed = {}, []
+        for name, member in archive.members.items():
+            if name.startswith(start):
+                if member.method == STORED:
+                    places[name[skip:]] = member.start, member.size
+                else:
+                    packed.append(name)
+        self._take(places)
+        for name in packed:
+            data = bytearray(archive.read(name))
+            self.raw[name[skip:]] = (
+                facula.frombuffer(data, dtype=facula.uint8)
+                if data
+                else facula.empty(0, dtype=facula.uint8)
+            )
+            self.sizes[name[skip:]] = len(data)
+
+    def _take(self, places: dict[Any, tuple[int, int]]) -> None:
+        """Have the storages with these keys, at (start, count); of a mapped file when used."""
+        self.sizes = {key: count for key, (_, count) in places.items()}
+        if self.source.is_mapped:
+            self.places = places
+        else:
+            self.raw = dict(zip(places, self.source.parts(list(places.values())), strict=True))
 
     # ---- the row of pickles
 
@@ -234,13 +252,12 @@ class Reader:
         return sizes, machine.at
 
     def _read_row(self, keys: list[Any], sizes: dict[Any, int], at: int) -> None:
-        places = []
+        places = {}
         for key in keys:
             if key not in sizes:
                 raise Malformed(f"its storage {key!r} belongs to no tensor")
-            at, place = self._counted(at, sizes[key])
-            places.append(place)
-        self.raw = dict(zip(keys, self.source.parts(places), strict=True))
+            at, places[key] = self._counted(at, sizes[key])
+        self._take(places)
 
     def _counted(self, at: int, size: int) -> tuple[int, tuple[int, int]]:
         """A storage after its number of elements: the place after it, and its own."""
@@ -261,22 +278,21 @@ class Reader:
         members = self._tar_members()
         at, end = members["storages"]
         count, at = self._small(at)
-        places, keys = [], []
+        places, keys = {}, []
         for _ in range(_natural(count)):
             (key, location, kind), at = self._small(at)
             if not isinstance(kind, StorageType):
                 raise Malformed("it has a storage of no type")
-            at, place = self._counted(at, kind.dtype.itemsize if kind.dtype else 1)
-            places.append(place)
+            at, places[key] = self._counted(at, kind.dtype.itemsize if kind.dtype else 1)
             keys.append((key, location, kind))
         views, at = self._small(at)
         if at > end:
             raise Malformed("its storages reach past their member")
-        self.raw = {key[0]: part for key, part in zip(keys, self.source.parts(places), strict=True)}
+        self._take(places)
         made: dict[Any, Any] = {}
         for key, location, kind in keys:
             size = kind.dtype.itemsize if kind.dtype else 1
-            made[key] = self._storage(kind, key, location, self.raw[key].numel() // size)
+            made[key] = self._storage(kind, key, location, self.sizes[key] // size)
         for target, root, offset, length in views:
             made[target] = self._part(made[root], offset, length)
         at, end = members["tensors"]
@@ -349,34 +365,50 @@ class Reader:
         location = location.decode("ascii") if isinstance(location, bytes) else location
         if not isinstance(kind, StorageType) or type(location) is not str:
             raise Malformed("its pickle has a storage without a type or a location")
-        Rebuild.numbers("a storage's size", (count,))
+        if type(count) is not int or count < 0:
+            Rebuild.numbers("a storage's size", (count,))
         dtype = kind.dtype or facula.uint8
-        if key not in self.raw:
+        itemsize, size = dtype.itemsize, self.sizes.get(key)
+        if size is None:
             raise Malformed(f"its storage {key!r} is missing")
-        if key not in self.placed:
-            self.placed[key] = self._placed(self.raw[key], dtype, location)
-        tensor = self.placed[key]
-        have = tensor.numel() * tensor.element_size()
-        if self.raw[key].numel() != count * dtype.itemsize or have % dtype.itemsize:
+        tensor = self.placed.get(key)
+        if tensor is None:
+            tensor = self.placed[key] = self._placed(key, dtype, location)
+        other = tensor.dtype is not dtype
+        if size != count * itemsize or (
+            other and tensor.numel() * tensor.element_size() % itemsize
+        ):
             raise Malformed(
-                f"its storage {key!r} has {self.raw[key].numel()} bytes, not the {count} elements "
+                f"its storage {key!r} has {size} bytes, not the {count} elements "
                 f"of {str(dtype).rpartition('.')[2]} that its pickle says"
             )
-        return tensor if tensor.dtype == dtype else tensor.view(dtype)
+        return tensor.view(dtype) if other else tensor
 
-    def _placed(self, data: Any, dtype: Any, location: str) -> Any:
-        if data.numel() % dtype.itemsize:
-            raise Malformed(f"it has a storage of {data.numel()} bytes of {dtype}")
-        if self.swap:
-            data = swapped(data, dtype.itemsize // (2 if dtype.is_complex else 1))
-        if data.data_ptr() % dtype.itemsize:
-            data = data.clone()  # older writers do not align
-        typed = data.view(dtype)
+    def _placed(self, key: Any, dtype: Any, location: str) -> Any:
+        if self.sizes[key] % dtype.itemsize:
+            raise Malformed(f"it has a storage of {self.sizes[key]} bytes of {dtype}")
+        typed = self._typed(key, dtype)
         try:
             return self.place(typed, location)
         except Exception as error:
             self.own_error = error
             raise
+
+    def _typed(self, key: Any, dtype: Any) -> Any:
+        """A storage's elements in this machine's order of bytes."""
+        if key in self.places:
+            start, size = self.places[key]
+            if size and not self.swap and not start % dtype.itemsize:
+                count = size // dtype.itemsize
+                return facula.frombuffer(self.source.map, dtype=dtype, count=count, offset=start)
+            (data,) = self.source.parts([(start, size)])
+        else:
+            data = self.raw[key]
+        if self.swap:
+            data = swapped(data, dtype.itemsize // (2 if dtype.is_complex else 1))
+        if data.data_ptr() % dtype.itemsize:
+            data = data.clone()  # older writers do not align
+        return data.view(dtype)
 
 
 def _order_of_others() -> bytes:

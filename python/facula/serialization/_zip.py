@@ -14,9 +14,10 @@ import zlib
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from facula import _C
 from facula.utils._safetensors import crc32, in_parts
 
-__all__ = ["CONTENT_ID", "Archive", "Member", "Writer", "content_id"]
+__all__ = ["CONTENT_ID", "STORED", "Archive", "Member", "Writer", "content_id"]
 
 # The member that says by checksums of names and checksums what the archive holds.
 CONTENT_ID = ".data/serialization_id"
@@ -25,8 +26,8 @@ _MOST_32 = 0xFFFFFFFF
 _MOST_16 = 0xFFFF
 # Numbers from here on are written in fields of 64 bits, and _MOST_32 in their place.
 _LARGE = _MOST_32
-_HAS_DESCRIPTOR, _IS_UTF8, _IS_ENCRYPTED = 0x8, 0x800, 0x1
-_STORED, _DEFLATED = 0, 8
+_HAS_DESCRIPTOR, _IS_UTF8 = 0x8, 0x800
+STORED, _DEFLATED = 0, 8
 _LOCAL = struct.Struct("<4s5H3I2H")
 _CENTRAL = struct.Struct("<4s6H3I5H2I")
 _END = struct.Struct("<4s4H2IH")
@@ -34,6 +35,7 @@ _END_64 = struct.Struct("<4sQ2H2I4Q")
 _LOCATOR = struct.Struct("<4sIQI")
 # What inflates beyond this many times the archive's size, and some, is a bomb.
 _MOST_INFLATION, _SOME = 16, 1 << 24
+_NEAR = 1 << 12  # bytes at the end that hold most directories
 _MANY = 1 << 20  # bytes from which on a checksum gets a thread
 
 
@@ -67,16 +69,21 @@ class Archive:
 
     def __init__(self, buffer: Any, fault: Callable[[str], Exception]) -> None:
         self.buffer, self.fault = buffer, fault
-        self.members: dict[str, Member] = {}
         self.inflated = 0
         begin, size, count = self._directory()
-        self._read_directory(begin, size, count)
-        self._check_cover(begin)
+        directory = bytes(buffer[begin : begin + size])
+        # What is wrong with its entries, and members that overlap, are found there.
+        self.members: dict[str, Member] = _C._zip_members(
+            getattr(buffer, "number", buffer), directory, begin, count, Member, fault
+        )
 
     def _directory(self) -> tuple[int, int, int]:
         """Place, size and number of entries of the central directory."""
         buffer, end = self.buffer, len(self.buffer)
-        place = buffer.rfind(b"PK\x05\x06", max(0, end - _END.size - _MOST_16))
+        buffer[max(0, end - _NEAR) : end]  # what is read of a file is then all that is needed
+        place = end - _END.size  # where there is no comment
+        if place < 0 or buffer[place : place + 4] != b"PK\x05\x06":
+            place = buffer.rfind(b"PK\x05\x06", max(0, end - _END.size - _MOST_16))
         if place < 0 or place + _END.size > end:
             raise self.fault("it is a zip archive that is cut short: its end record is missing")
         *_, count, size, begin, comment = _END.unpack(buffer[place : place + _END.size])
@@ -95,67 +102,6 @@ class Archive:
             )
         return begin, size, count
 
-    def _read_directory(self, begin: int, size: int, count: int) -> None:
-        directory = bytes(self.buffer[begin : begin + size])
-        at, end = 0, size
-        for _ in range(count):
-            if at + _CENTRAL.size > end:
-                raise self.fault("its directory is cut short")
-            (sign, _, _, flags, method, _, _, crc, packed, full, names, extras, comments, *_,
-             header) = _CENTRAL.unpack_from(directory, at)  # fmt: skip
-            at += _CENTRAL.size
-            if sign != b"PK\x01\x02" or at + names + extras + comments > end:
-                raise self.fault("its directory has a malformed entry")
-            raw = directory[at : at + names]
-            name = raw.decode("utf-8" if flags & _IS_UTF8 else "cp437", "replace")
-            extra = directory[at + names : at + names + extras]
-            at += names + extras + comments
-            full, packed, header = self._sizes_64(name, extra, (full, packed, header))
-            if name in self.members:
-                raise self.fault(f"its member {name!r} occurs twice")
-            if flags & _IS_ENCRYPTED or method not in (_STORED, _DEFLATED):
-                raise self.fault(f"its member {name!r} is encrypted or compressed unusually")
-            if method == _STORED and packed != full:
-                raise self.fault(f"its member {name!r} has {packed} bytes and should have {full}")
-            start = self._start(name, raw, header, begin)
-            if start + packed > begin:
-                raise self.fault(f"its member {name!r} of {packed} bytes reaches past the data")
-            self.members[name] = Member(method, crc, packed, full, header, start)
-        if at != end:
-            raise self.fault(f"its directory has {end - at} bytes more than {count} entries")
-
-    def _sizes_64(self, name: str, extra: bytes, sizes: tuple[int, ...]) -> list[int]:
-        """The sizes, with those that do not fit 32 bits from the extra field."""
-        if _MOST_32 not in sizes:
-            return list(sizes)
-        at = 0
-        while at + 4 <= len(extra):
-            tag, length = struct.unpack_from("<HH", extra, at)
-            if tag == 1:
-                numbers = list(struct.unpack_from(f"<{min(length, 24) // 8}Q", extra[at + 4 :]))
-                if len(numbers) >= sizes.count(_MOST_32):
-                    return [numbers.pop(0) if n == _MOST_32 else n for n in sizes]
-            at += 4 + length
-        raise self.fault(f"its member {name!r} lacks its zip64 sizes")
-
-    def _start(self, name: str, raw: bytes, header: int, limit: int) -> int:
-        if header + _LOCAL.size > limit:
-            raise self.fault(f"its member {name!r} starts past the data")
-        after = header + _LOCAL.size
-        local = bytes(self.buffer[header : after + len(raw)])
-        sign, *_, names, extras = _LOCAL.unpack_from(local)
-        if sign != b"PK\x03\x04" or names != len(raw) or local[_LOCAL.size :] != raw:
-            raise self.fault(f"its member {name!r} is not where the directory says")
-        return after + names + extras
-
-    def _check_cover(self, begin: int) -> None:
-        """Members do not overlap: what the file holds is bounded by its size."""
-        by_place = sorted(self.members.items(), key=lambda item: item[1].header)
-        ends = [m.header for _, m in by_place[1:]] + [begin]
-        for (name, member), end in zip(by_place, ends, strict=True):
-            if member.start + member.packed > end:
-                raise self.fault(f"its member {name!r} overlaps the next one")
-
     def read(self, name: str) -> bytes:
         """The bytes of a member, inflated where need be.
 
@@ -165,7 +111,8 @@ class Archive:
         data = bytes(self.buffer[member.start : member.start + member.packed])
         if member.method == _DEFLATED:
             data = self._inflate(name, data, member.size)
-        if member.crc and crc32(data) != member.crc:
+        checksum = crc32 if len(data) > _MANY else zlib.crc32
+        if member.crc and checksum(data) != member.crc:
             raise self._changed(name)
         return data
 
@@ -232,7 +179,7 @@ class Archive:
         return self.fault(f"its member {name!r} does not match its checksum")
 
     def is_stored(self, name: str) -> bool:
-        return self.members[name].method == _STORED
+        return self.members[name].method == STORED
 
 
 class Writer:
@@ -268,7 +215,7 @@ class Writer:
         pad = -(header + _LOCAL.size + len(raw) + len(extra) + 4) % _ALIGNMENT
         extra += struct.pack("<2sH", b"FB", pad) + b"Z" * pad
         flags = _IS_UTF8 | _HAS_DESCRIPTOR
-        self.write(_LOCAL.pack(b"PK\x03\x04", 45 if large else 20, flags, _STORED, 0, 0, 0, 0, 0,
+        self.write(_LOCAL.pack(b"PK\x03\x04", 45 if large else 20, flags, STORED, 0, 0, 0, 0, 0,
                                len(raw), len(extra)) + raw + extra)  # fmt: skip
 
     def end(self, name: str, crc: int, size: int, header: int) -> None:
@@ -305,7 +252,7 @@ class Writer:
             small, place = (n if n < _LARGE else _MOST_32 for n in (size, header))
             version = 45 if large else 20
             flags = _IS_UTF8 | _HAS_DESCRIPTOR
-            self.write(_CENTRAL.pack(b"PK\x01\x02", version, version, flags, _STORED, 0, 0, crc,
+            self.write(_CENTRAL.pack(b"PK\x01\x02", version, version, flags, STORED, 0, 0, crc,
                                      small, small, len(raw), len(extra), 0, 0, 0, 0, place)
                        + raw + extra)  # fmt: skip
         size, count, end = self.position - begin, len(self.directory), self.position

@@ -1,12 +1,15 @@
 // The device interface for Python: what facula.backends and the modules of devices are made of.
 #include "runtime/device/interface.h"
 
+#include <cstring>
+
 #include "runtime/bindings/types/casters.h"
 #include "runtime/autograd/engine.h"
 #include "runtime/autograd/meta.h"
 #include "runtime/bindings/define.h"
 #include "runtime/bindings/devices/interface.h"
 #include "runtime/device/memory.h"
+#include "runtime/device/sharing.h"
 #include "runtime/dispatch/capture.h"
 #include "runtime/dispatch/autocast.h"
 
@@ -231,6 +234,54 @@ Tensor pin(const Tensor& t, const py::object& name) {
   return made;
 }
 
+// ---- memory of other processes ----
+constexpr const char* kSharedEvent = "facula.shared_event";
+struct SharedEvent {
+  Device device;
+  void* event;
+};
+
+std::string_view bytes_of(const FaculaShared& shared) {
+  return {reinterpret_cast<const char*>(shared.bytes), sizeof(shared.bytes)};
+}
+FaculaShared shared_of(const py::bytes& bytes) {
+  const std::string_view text = bytes;
+  FaculaShared shared{};
+  FACULA_CHECK(text.size() == sizeof(shared.bytes), Value, "a handle of shared memory has ", sizeof(shared.bytes),
+               " bytes, not ", text.size());
+  std::memcpy(shared.bytes, text.data(), text.size());
+  return shared;
+}
+
+// (handle, offset in it, handle of an event or empty bytes, what must be kept until the other process has it)
+py::tuple share_device_memory(const Tensor& t) {
+  check_memory(t, "send");
+  FACULA_CHECK(t.device().type > kMeta, Value, "the tensor is on ", to_string(t.device()),
+               ", which has no memory of its own to share");
+  const SharedStorage s = unlocked([&] { return share_storage(t.storage()); });
+  py::object kept = py::none();
+  if (s.event != nullptr) {
+    auto event = std::make_unique<SharedEvent>(SharedEvent{t.device(), s.event});
+    kept = py::capsule(event.get(), kSharedEvent, [](PyObject* o) {
+      const std::unique_ptr<SharedEvent> e(static_cast<SharedEvent*>(PyCapsule_GetPointer(o, kSharedEvent)));
+      unlocked([&] { destroy_shared_event(e->device, e->event); });
+    });
+    event.release();
+  }
+  return py::make_tuple(py::bytes(bytes_of(s.memory)), s.offset,
+                        s.event != nullptr ? py::bytes(bytes_of(s.marker)) : py::bytes(), kept);
+}
+
+Tensor open_device_memory(Started d, const py::bytes& memory, size_t offset, size_t nbytes, const py::bytes& marker,
+                          int fd) {
+  const FaculaShared shared = shared_of(memory);
+  const bool marked = !std::string_view(marker).empty();
+  const FaculaShared event = marked ? shared_of(marker) : FaculaShared{};
+  Storage storage =
+      unlocked([&] { return open_shared(d.device, shared, marked ? &event : nullptr, offset, nbytes, fd); });
+  return from_storage(std::move(storage), {static_cast<int64_t>(nbytes)}, {1}, 0, ScalarType::UInt8);
+}
+
 py::dict fallbacks(Named d, bool reset) {
   py::dict found;
   std::lock_guard lock(d->counting);
@@ -355,6 +406,10 @@ void define_interface(py::module_& m) {
     const Tensor& t = tensor_of(tensor.ptr());
     return t.is_cpu() && is_pinned(t.raw());
   });
+
+  define(m, "_shares_device_memory", [](Named d) { return d->api.share_memory != nullptr; });
+  define(m, "_share_device_memory", share_device_memory);
+  define(m, "_open_device_memory", open_device_memory);
 
   // ---- fallback, profiling, random numbers ----
   define(m, "_fallbacks", fallbacks, py::arg(), "reset"_a = false);

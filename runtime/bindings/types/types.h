@@ -119,6 +119,9 @@ extern const PyMethodDef user_line_functions[];
 extern const PyMethodDef autocast_functions[];
 extern const PyMethodDef default_device_functions[];
 extern const PyMethodDef level_functions[];
+extern const PyMethodDef pickle_functions[];
+extern const PyMethodDef archive_functions[];
+extern const PyMethodDef view_functions[];
 
 // ---- errors and references ----
 // Thrown when a call to Python failed; carries the Python exception across C++ frames.

@@ -238,6 +238,11 @@ typedef struct FaculaCollectives {
   int32_t (*abort)(void* context, void* communicator);
 } FaculaCollectives;
 
+/* What another process of this machine opens memory or an event by; the backend alone reads it. */
+typedef struct FaculaShared {
+  unsigned char bytes[64];
+} FaculaShared;
+
 /* Every function takes `context` first and returns a status. They are called from any thread, without
  * Python's lock. Functions that are optional may be null. Streams and events are pointers of yours;
  * the null stream is each device's default. */
@@ -315,6 +320,15 @@ typedef struct FaculaBackend {
   /* Operators over last dims that `group` takes as steps ("sum", "amax", "softmax"): a list that ends in null and stays.
      Null: none, groups end where dims are reduced. */
   const char* const* group_rows;
+
+  /* Memory for other processes: optional as a whole. `share_memory` is of what `allocate` gave at `data`; `open_memory` gives
+     it to another process, as often as it asks, and `close_memory` takes one of these back, the work there being done. The
+     events have no time and are destroyed as others are; null: facula waits for the device before it shares memory. */
+  int32_t (*share_memory)(void* context, int32_t index, void* data, FaculaShared* out);
+  int32_t (*open_memory)(void* context, int32_t index, const FaculaShared* memory, void** out);
+  int32_t (*close_memory)(void* context, int32_t index, void* data);
+  int32_t (*create_shared_event)(void* context, int32_t index, void** out, FaculaShared* shared);
+  int32_t (*open_event)(void* context, int32_t index, const FaculaShared* shared, void** out);
 } FaculaBackend;
 
 /* ---- what facula gives the package ---- */

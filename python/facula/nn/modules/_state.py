@@ -165,7 +165,8 @@ class StateDictMixin:
         for them the last holds, with or without `assign`, and a warning names the two.
 
         Raises:
-            RuntimeError: with every fault listed; the module is then unchanged. Shapes must be
+            RuntimeError: with every fault listed; the module is then unchanged, unless hooks that
+                run after loading left missing or unexpected keys in the report. Shapes must be
                 equal: a tensor of shape (1,) does not fit one of shape ().
         """
         if not isinstance(state_dict, Mapping):
@@ -210,13 +211,10 @@ class StateDictMixin:
             )
             module._load_from_state_dict(given, prefix, local, True, report[0], report[1], errors)
 
-        faults = _faults(report, errors, strict, on_mismatch)
-        if faults:
-            lines = "".join(f"\n\t{fault}" for fault in faults)
-            raise RuntimeError(
-                f"Error(s) in loading state_dict for {type(self).__name__} (nothing was loaded):"
-                + lines
-            )
+        hooks = [(m, h) for _, m in modules for h in m._load_state_dict_post_hooks.values()]
+        # Hooks may make up for keys, which they take from the report then.
+        if not hooks or _faults(report, errors, False, on_mismatch):
+            self._refuse(_faults(report, errors, strict, on_mismatch), "nothing")
         _warn_of_ties([(own, key, given[key]) for own, key in plan])
         pairs = [(own, given[key]) for own, key in plan]
         if assign:
@@ -225,10 +223,18 @@ class StateDictMixin:
             _copy(pairs)
         for module, state in extra:
             module.set_extra_state(state)
-        for _, module in modules:
-            for hook in module._load_state_dict_post_hooks.values():
-                hook(module, report)
+        for module, hook in hooks:
+            hook(module, report)
+        if hooks:
+            self._refuse(_faults(report, errors, strict, on_mismatch), "all else")
         return report
+
+    def _refuse(self, faults: list[str], loaded: str) -> None:
+        if faults:
+            raise RuntimeError(
+                f"Error(s) in loading state_dict for {type(self).__name__} ({loaded} was loaded):"
+                + "".join(f"\n\t{fault}" for fault in faults)
+            )
 
     def _keys_below(self, state_dict: Mapping[str, Any], prefix: str) -> list[str]:
         """Keys that are this module's own: of none of its submodules."""

@@ -310,7 +310,7 @@ class ParameterList(Module):
     __iadd__ = extend
 
     def extra_repr(self) -> str:
-        return "\n".join(f"({i}): {_describe(v)}" for i, v in enumerate(self))
+        return "\n".join(f"  ({i}): {_describe(v)}" for i, v in enumerate(self))
 
 
 class ParameterDict(_Names, Module):
@@ -393,4 +393,4 @@ class ParameterDict(_Names, Module):
         return reversed(list(self._keys))
 
     def extra_repr(self) -> str:
-        return "\n".join(f"({k}): {_describe(v)}" for k, v in self.items())
+        return "\n".join(f"  ({k}): {_describe(v)}" for k, v in self.items())

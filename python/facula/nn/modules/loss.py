@@ -8,6 +8,7 @@ from typing import Any
 
 from facula.nn import functional as F
 from facula.nn._losses import older_reduction
+from facula.nn.modules.distance import PairwiseDistance
 from facula.nn.modules.module import Module
 
 __all__ = [
@@ -422,7 +423,9 @@ class TripletMarginWithDistanceLoss(_Loss):
         super().__init__(reduction=reduction)
         if margin <= 0:
             raise ValueError(f"{type(self).__name__}: margin must be greater than 0, got {margin}")
-        self.distance_function, self.margin, self.swap = distance_function, margin, swap
+        # A module by default, which the text of this one shows.
+        self.distance_function = distance_function or PairwiseDistance()
+        self.margin, self.swap = margin, swap
 
     def forward(self, anchor: Any, positive: Any, negative: Any) -> Any:
         return F.triplet_margin_with_distance_loss(

@@ -57,17 +57,15 @@ class _Table(Module):
             with facula.no_grad():
                 self.weight[self.padding_idx].fill_(0)
 
-    def extra_repr(self) -> str:
-        text = f"{self.num_embeddings}, {self.embedding_dim}"
-        if self.padding_idx is not None:
-            text += f", padding_idx={self.padding_idx}"
-        if self.max_norm is not None:
-            text += f", max_norm={self.max_norm}"
-        if self.norm_type != 2:
-            text += f", norm_type={self.norm_type}"
-        if self.scale_grad_by_freq:
-            text += f", scale_grad_by_freq={self.scale_grad_by_freq}"
-        return text
+    def _described(self, **first: Any) -> str:
+        given = {
+            **first,
+            "max_norm": self.max_norm,
+            "norm_type": None if self.norm_type == 2 else self.norm_type,
+            "scale_grad_by_freq": self.scale_grad_by_freq or None,
+        }
+        texts = [f"{name}={value!r}" for name, value in given.items() if value is not None]
+        return ", ".join([f"{self.num_embeddings}, {self.embedding_dim}", *texts])
 
 
 def _sizes(embeddings: Any) -> tuple[int, int]:
@@ -116,6 +114,10 @@ class Embedding(_Table):
             device,
             dtype,
         )
+
+    def extra_repr(self) -> str:
+        text = self._described(padding_idx=self.padding_idx)
+        return f"{text}, sparse=True" if self.sparse else text
 
     def forward(self, input: Any) -> Any:
         return F.embedding(
@@ -243,4 +245,5 @@ class EmbeddingBag(_Table):
         return bag
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, mode={self.mode!r}"
+        text = f"{self._described()}, mode={self.mode!r}"
+        return text if self.padding_idx is None else f"{text}, padding_idx={self.padding_idx!r}"
