@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import resource
 import struct
 import zipfile
 from pathlib import Path
@@ -120,6 +121,15 @@ def test_bombs(tmp_path):
     copies = many + b"q\x00" + b"0" + b"]" + b"cbuiltins\nfrozenset\nh\x00\x85Ra" * 20_000 + b"."
     with pytest.raises(ValueError, match="far more memory"):
         load(archive_of(copies.replace(b"frozenset\n", b"set\n")))
+    # Numbers of the memo that double: 33 of them must not take a table of 2**32.
+    numbers = b"".join(b"r" + (2**k).to_bytes(4, "little") for k in range(32))
+    limit = resource.getrlimit(resource.RLIMIT_AS)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 28), limit[1]))
+    try:
+        assert load(archive_of(b"N" + numbers + b".")) is None
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limit)
     zeros = bytes(1 << 26)
     save({"x": facula.zeros(1)}, tmp_path / "x.pt")
     bomb = rewritten(

@@ -236,7 +236,8 @@ class Machine {
   void put(int64_t index) {
     Ref value = Ref::borrow(top());
     if (remembered(index) == nullptr) ++remembered_;
-    if (index >= 0 && static_cast<size_t>(index) < 2 * near_.size() + 1024) {
+    // By how many there are, of which each has bytes in the file: by its size the table would double with each.
+    if (index >= 0 && index < 2 * remembered_ + 1024) {
       const auto place = static_cast<size_t>(index);
       if (place >= near_.size()) near_.resize(place + 1);
       near_[place] = std::move(value);
