@@ -18,15 +18,14 @@ std::string_view word_of(std::string_view reduction, std::optional<bool> size_av
 // Of scores (N, C) and classes (N), by steps along rows: what the scores are made of joins them in one kernel.
 Tensor cross_entropy_by_steps(const Tensor& input, const Tensor& target, int64_t ignore_index, std::string_view word) {
   const Tensor classes = ops::arange(input.size(1), ScalarType::Int32, input.device());
-  const auto zero = [&](ScalarType dtype) { return ops::full(IntList{}, 0, dtype, input.device()); };
   const Tensor counted = ops::ne(target, wrapped_number(ignore_index));
   // Looking it up in the list of all reports a class that is none of them.
-  const Tensor own = ops::index_select(classes, 0, ops::where(counted, target, zero(target.dtype())));
+  const Tensor own = ops::index_select(classes, 0, ops::where(counted, target, wrapped_number(0)));
   const Tensor logp = ops::log_softmax(ops::to_dtype(input, compute_type(input.dtype())), 1);
   // The one that is not -inf: what takes the largest may share its row as the softmax does.
-  const Tensor none = ops::full(IntList{}, -std::numeric_limits<double>::infinity(), logp.dtype(), input.device());
+  const Tensor none = wrapped_number(-std::numeric_limits<double>::infinity());
   const Tensor picked = ops::amax(ops::where(ops::eq(classes, ops::unsqueeze(own, 1)), logp, none), IntList{1}, false);
-  const Tensor rows = ops::where(counted, ops::neg(picked), zero(logp.dtype()));
+  const Tensor rows = ops::where(counted, ops::neg(picked), wrapped_number(0.0));
   if (word == "none") return ops::to_dtype(rows, input.dtype());
   const ScalarType wide = widest_float(input.device());
   const Tensor sum = ops::sum(ops::to_dtype(rows, wide));
