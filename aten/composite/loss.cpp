@@ -17,7 +17,7 @@ std::string_view word_of(std::string_view reduction, std::optional<bool> size_av
 
 // Of scores (N, C) and classes (N), by steps along rows: what the scores are made of joins them in one kernel.
 Tensor cross_entropy_by_steps(const Tensor& input, const Tensor& target, int64_t ignore_index, std::string_view word) {
-  const Tensor classes = ops::arange(input.size(1), ScalarType::Int32, input.device());
+  const Tensor classes = ops::arange(input.size(1), ScalarType::Float32, input.device());  // integers join no kernel
   const Tensor counted = ops::ne(target, wrapped_number(ignore_index));
   // Looking it up in the list of all reports a class that is none of them.
   const Tensor own = ops::index_select(classes, 0, ops::where(counted, target, wrapped_number(0)));
@@ -54,7 +54,8 @@ Tensor cross_entropy(const Tensor& input, const Tensor& target, const Tensor& we
                weight.defined() ? shape_string(weight.sizes()) : std::string());
   if (label_smoothing == 0 && input.dim() == 2 && target.dim() == 1 && input.is_floating_point() &&
       is_integral(target.dtype())) {
-    if (is_capturing() && !input.is_cpu() && !needs_grad(input) && !weight.defined() && classes > 0) {
+    if (is_capturing() && !input.is_cpu() && !needs_grad(input) && !weight.defined() && classes > 0 &&
+        classes <= int64_t{1} << 24) {
       return cross_entropy_by_steps(input, target, ignore_index, word);
     }
     return std::get<0>(ops::softmax_nll_forward(input, target, weight, ignore_index, word));
