@@ -114,7 +114,12 @@ def _computing() -> dict[str, Any]:
             "anyOf": [
                 _words(*BATCHES),
                 _mapping(_words(*BATCH_ROLES)),
-                {"type": "array", "items": _mapping(_words(*BATCH_ROLES)), "minItems": 2},
+                # One after the other is tried; none at all asks nothing of the arguments.
+                {
+                    "type": "array",
+                    "items": {**_mapping(_words(*BATCH_ROLES)), "minProperties": 0},
+                    "minItems": 2,
+                },
             ],
             "description": "how one call serves a batch of calls, as vmap makes it",
         },

@@ -86,7 +86,7 @@ CALLS: dict[str, Call] = {
     "addmm": Call(fa.addmm, [(2, 4), (2, 3), (3, 4)]),
     "addmm of a row": Call(fa.addmm, [(4,), (2, 3), (3, 4)], {0: {RANK}, 1: {0}}),
     "baddbmm": Call(fa.baddbmm, [(5, 2, 4), (5, 2, 3), (5, 3, 4)]),
-    "linear": Call(F.linear, [(6, 2, 3), (4, 3), (4,)], {0: {0, 1, RANK}}),
+    "linear": Call(F.linear, [(6, 2, 3), (4, 3), (4,)], {0: {0, 1, RANK}, 2: {RANK}}),
     "linear of one row": Call(lambda x, w: F.linear(x, w), [(3,), (3,)], {0: {RANK}, 1: {RANK}}),
     "attention": Call(
         lambda q, k, v, m: OPS.attention(q, k, v, m, False, 1.0),
@@ -214,10 +214,13 @@ def test_biases_of_linear() -> None:
     x, w = fa.ones(2, 3), fa.ones(4, 3)
     for bias in (fa.ones(4), fa.ones(1), fa.tensor(1.0)):
         assert F.linear(x, w, bias).tolist() == [[4] * 4] * 2
-    for bias in (fa.ones(1), fa.tensor(1.0)):
+    for size in ((2, 4), (2, 1), (1, 4), (1, 1)):  # what broadcasts to the result
+        bias = np.arange(1.0, 1 + np.prod(size), dtype=np.float32).reshape(size)
+        np.testing.assert_array_equal(F.linear(x, w, fa.tensor(bias)), 3 + bias + np.zeros((2, 4)))
+    for bias in (fa.ones(1), fa.tensor(1.0), fa.ones(2)):
         assert F.linear(x, w[0], bias).tolist() == [4] * 2
-    refused(F.linear, *((x, w, fa.ones(s)) for s in ((2, 4), (1, 4), (1, 1), (0,), (2,), (3,))))
-    refused(F.linear, *((x, w[0], fa.ones(s)) for s in ((2,), (3,), (4,), (1, 1))))
+    refused(F.linear, *((x, w, fa.ones(s)) for s in ((0,), (2,), (3,), (3, 4), (1, 2, 4))))
+    refused(F.linear, *((x, w[0], fa.ones(s)) for s in ((3,), (4,), (1, 1))))
     refused(F.linear, (fa.tensor(1.0), w), (x, fa.tensor(1.0)), (x, w[None]), (x, w[:, :2]))
     refused(F.linear, (x, w.double()), (x, w, fa.ones(4).double()), (x.bool(), w.bool()))
 
