@@ -1,5 +1,3 @@
-#include <limits>
-
 #include "facula/kernels.h"
 #include "facula/ops.h"
 #include "runtime/dispatch/capture.h"
@@ -13,23 +11,6 @@ std::string_view word_of(std::string_view reduction, std::optional<bool> size_av
   if (!size_average && !reduce) return reduction;
   if (!reduce.value_or(true)) return "none";
   return size_average.value_or(true) ? "mean" : "sum";
-}
-
-// Of scores (N, C) and classes (N), by steps along rows: what the scores are made of joins them in one kernel.
-Tensor cross_entropy_by_steps(const Tensor& input, const Tensor& target, int64_t ignore_index, std::string_view word) {
-  const Tensor classes = ops::arange(input.size(1), ScalarType::Float32, input.device());  // integers join no kernel
-  const Tensor counted = ops::ne(target, wrapped_number(ignore_index));
-  // Looking it up in the list of all reports a class that is none of them.
-  const Tensor own = ops::index_select(classes, 0, ops::where(counted, target, wrapped_number(0)));
-  const Tensor logp = ops::log_softmax(ops::to_dtype(input, compute_type(input.dtype())), 1);
-  // The one that is not -inf: what takes the largest may share its row as the softmax does.
-  const Tensor none = wrapped_number(-std::numeric_limits<double>::infinity());
-  const Tensor picked = ops::amax(ops::where(ops::eq(classes, ops::unsqueeze(own, 1)), logp, none), IntList{1}, false);
-  const Tensor rows = ops::where(counted, ops::neg(picked), wrapped_number(0.0));
-  if (word == "none") return ops::to_dtype(rows, input.dtype());
-  const ScalarType wide = widest_float(input.device());
-  const Tensor sum = ops::sum(ops::to_dtype(rows, wide));
-  return ops::to_dtype(word == "sum" ? sum : ops::div(sum, ops::sum(ops::to_dtype(counted, wide))), input.dtype());
 }
 
 }  // namespace
@@ -54,10 +35,6 @@ Tensor cross_entropy(const Tensor& input, const Tensor& target, const Tensor& we
                weight.defined() ? shape_string(weight.sizes()) : std::string());
   if (label_smoothing == 0 && input.dim() == 2 && target.dim() == 1 && input.is_floating_point() &&
       is_integral(target.dtype())) {
-    if (is_capturing() && !input.is_cpu() && !needs_grad(input) && !weight.defined() && classes > 0 &&
-        classes <= int64_t{1} << 24) {
-      return cross_entropy_by_steps(input, target, ignore_index, word);
-    }
     return std::get<0>(ops::softmax_nll_forward(input, target, weight, ignore_index, word));
   }
   const auto number = [](double v) { return wrapped_number(v); };

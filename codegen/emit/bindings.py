@@ -318,6 +318,13 @@ def _sign_slots(schema: Schema) -> list[tuple[str, str, Operator]]:
     return found
 
 
+def sign_params(schema: Schema) -> int:
+    """How many arguments signs and properties have at most, `out` among them."""
+    tokens = {*signs.BINARY, *signs.COMPARE, *signs.UNARY}
+    taken = [op for op in schema if tokens & set(op.python)]
+    return max([2, *(len(op.signature.arguments) + 1 for op in taken + property_operators(schema))])
+
+
 def slot_bindings(schema: Schema) -> tuple[list[Slot], list[tuple[str, str]]]:
     """Binary-like slots, and unary ones as (slot, operator symbol)."""
     takers: dict[tuple[str, str], dict[bool, str]] = {}

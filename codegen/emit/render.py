@@ -169,6 +169,7 @@ def _module_table(schema: Schema, env: jinja2.Environment) -> str:
         docs={c.symbol: docstring(c) for c in callables},
         binary=binary,
         unary=unary,
+        sign_params=bindings.sign_params(schema),
         functions=[e for e in entries if e.path != "Tensor"],
         methods=[e for e in entries if e.path == "Tensor"],
         properties=bindings.property_operators(schema),

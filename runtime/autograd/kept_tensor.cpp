@@ -63,8 +63,13 @@ void leave_copies(const StorageImpl& storage) {
   const GradMode off(false);
   Tensor before, copy;  // a tensor that several operations have saved has one copy
   for (const auto& one : list) {
-    if (!before.defined() || !same_elements(before, one->tensor)) copy = copy_of(one->tensor);
-    before = copy;
+    Tensor now;
+    {
+      std::lock_guard lock(all.lock);
+      if (one->memory == nullptr) continue;
+      now = one->tensor;
+    }
+    if (!before.defined() || !same_elements(before, now)) copy = copy_of(now);
     std::lock_guard lock(all.lock);
     if (one->memory == nullptr) continue;  // another thread was there first
     before = std::exchange(one->tensor, copy);

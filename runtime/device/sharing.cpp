@@ -42,7 +42,9 @@ bool close(const Opened& o) noexcept {
   return true;
 }
 
-void close_late() {
+}  // namespace
+
+void close_opened() {
   std::vector<std::unique_ptr<Opened>> list;
   {
     std::lock_guard lock(late().mutex);
@@ -55,9 +57,11 @@ void close_late() {
   }
 }
 
+namespace {
+
 void release_opened(void* context) {
   std::unique_ptr<Opened> o(static_cast<Opened*>(context));
-  if (close(*o)) return close_late();
+  if (close(*o)) return close_opened();
   std::lock_guard lock(late().mutex);
   late().list.push_back(std::move(o));
 }
@@ -113,7 +117,7 @@ Storage open_shared(Device device, const FaculaShared& memory, const FaculaShare
   auto o = std::unique_ptr<Opened>(new Opened{nullptr, device, nullptr, fd});
   DeviceInterface& interface = sharing_interface(device);
   o->interface = &interface;
-  close_late();
+  close_opened();
   const FaculaBackend& api = interface.api;
   interface.check(api.open_memory(api.context, device.index, &memory, &o->piece), device.index,
                   "opening the memory of another process failed (has it ended?)");

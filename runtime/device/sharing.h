@@ -17,8 +17,10 @@ FACULA_API SharedStorage share_storage(const Storage& storage);
 FACULA_API void destroy_shared_event(Device device, void* event) noexcept;
 
 // Memory of another process. When nobody has it any more, and the device has done its work, `fd` is closed: by that the
-// other process knows.
+// other process knows. On an error `fd` stays the caller's.
 FACULA_API Storage open_shared(Device device, const FaculaShared& memory, const FaculaShared* marker, size_t offset,
                                size_t nbytes, int fd);
+// Closes what nobody had any more while a graph was captured, if that has ended.
+FACULA_API void close_opened();
 
 }  // namespace facula

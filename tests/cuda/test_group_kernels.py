@@ -148,21 +148,6 @@ for program in row_programs.PROGRAMS:
     assert compile_all(tmp_path / "cache" / "cuda") >= 40
 
 
-def test_scores_of_a_loss_are_made_where_they_are_read(run: Run, tmp_path: Path) -> None:
-    run(
-        CAPTURED
-        + """
-x = fa.empty(600, 1024, dtype=fa.bfloat16, device="cuda")
-classes = fa.zeros(600, dtype=fa.int64, device="cuda")
-lines = launched(lambda: captured(lambda: [fa.nn.functional.cross_entropy(x * 0.5, classes)]))
-blocks = {name: int(count) for name, count, *_ in lines}
-assert blocks.pop("facula_group_rows") > 100
-assert max(blocks.values()) < 20, lines  # what is left is of rows, not of scores
-"""
-    )
-    assert compile_all(tmp_path / "cache" / "cuda") >= 1
-
-
 def test_long_rows_are_read_again(run: Run, tmp_path: Path) -> None:
     run(
         CAPTURED

@@ -111,8 +111,9 @@ def allow_mutation_on_saved_tensors() -> Iterator[None]:
     """Within the context, operations keep for backward tensors that may be changed in place.
 
     A change, there or later, first leaves a copy of what is kept. It takes memory where tensors are
-    changed, and of tensors within function transforms, which are copied at once. Changes past
-    facula (by NumPy, or through `.data`) are not seen.
+    changed, and of tensors within function transforms, which are copied at once. Changes are not
+    seen, and gradients wrong, where they go through what shared the memory before it was kept: an
+    array, buffer or DLPack capsule, or `.data` that was taken earlier.
 
     >>> import facula
     >>> with facula.autograd.graph.allow_mutation_on_saved_tensors():

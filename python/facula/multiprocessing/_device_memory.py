@@ -63,15 +63,20 @@ class _Keeper:
             number = next(self.numbers)
             self.kept[number] = what
             self.selector.register(reading, selectors.EVENT_READ, number)
-        os.write(self.alarm, b"\0")
+        self._wake()
         return number, end
 
     def _start(self) -> None:
         self.selector = selectors.DefaultSelector()
         woken, self.alarm = os.pipe()
-        os.set_blocking(self.alarm, False)
+        for fd in (woken, self.alarm):
+            os.set_blocking(fd, False)
         self.selector.register(woken, selectors.EVENT_READ, None)
         threading.Thread(target=self._watch, name="facula-sent-memory", daemon=True).start()
+
+    def _wake(self) -> None:
+        with contextlib.suppress(BlockingIOError):  # full: it is awake
+            os.write(self.alarm, b"\0")
 
     def sent(self, number: int) -> Any:
         """A tensor that comes back to this process; None if it is not kept any more."""
@@ -82,7 +87,7 @@ class _Keeper:
         """The process takes the end over when it has started."""
         with self.lock:
             self.starting.append((weakref.ref(popen), end))
-        os.write(self.alarm, b"\0")
+        self._wake()
 
     def _watch(self) -> None:
         selector = self.selector
@@ -96,7 +101,8 @@ class _Keeper:
             self.starting = [s for s in self.starting if _is_starting(s[0]())]
             for key, _ in ready:
                 if key.data is None:
-                    os.read(key.fd, 4096)
+                    with contextlib.suppress(BlockingIOError):  # another look was first
+                        os.read(key.fd, 4096)
                 elif key.data in self.kept:
                     gone.append(self.kept.pop(key.data))
                     self.selector.unregister(key.fd)
@@ -137,7 +143,8 @@ def _warn() -> None:
 
 
 def collect() -> None:
-    """Let go at once of memory that no receiver has any more."""
+    """Let go at once of memory that no receiver has any more, or that nobody here has."""
+    _C._close_opened_memory()
     if _keeper.selector is not None:
         _keeper.look(_keeper.selector.select(0))
 
@@ -176,8 +183,8 @@ def _rebuild(
     dtype, shape, stride, offset = view
     own = _keeper.sent(number) if pid == os.getpid() else None
     if own is None:
-        fd, end.fd = end.fd, -1
-        own = _C._open_device_memory(*place, fd)
+        own = _C._open_device_memory(*place, end.fd)
+        end.fd = -1  # the tensor's now
         own = own[: own.numel() // dtype.itemsize * dtype.itemsize].view(dtype)
     tensor = own.as_strided(shape, stride, offset)
     return tensor.requires_grad_() if requires_grad else tensor

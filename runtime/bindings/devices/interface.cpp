@@ -410,6 +410,7 @@ void define_interface(py::module_& m) {
   define(m, "_shares_device_memory", [](Named d) { return d->api.share_memory != nullptr; });
   define(m, "_share_device_memory", share_device_memory);
   define(m, "_open_device_memory", open_device_memory);
+  define(m, "_close_opened_memory", [] { unlocked(close_opened); });
 
   // ---- fallback, profiling, random numbers ----
   define(m, "_fallbacks", fallbacks, py::arg(), "reset"_a = false);

@@ -219,7 +219,9 @@ class Machine {
   }
   bool fills(PyObject* target, const char* method) const {
     const Ref allowed(check(PyObject_CallOneArg(allowed_.fills.get(), target)));
-    return PyObject_IsTrue(allowed.get()) == 1 && PyObject_HasAttrString(target, method);
+    const int truth = PyObject_IsTrue(allowed.get());
+    if (truth < 0) check(nullptr);
+    return truth != 0 && PyObject_HasAttrString(target, method);
   }
   void extend(const Ref& items) {
     PyObject* target = top();

@@ -7,7 +7,7 @@ from tools.bench.row import Family
 rows = Family("transforms")
 
 
-@rows.add("vmap(grad) of an MLP, {n} samples", 0.4, n=[16, 256])
+@rows.add("vmap(grad) of an MLP, {n} samples", lambda n: 0.4 if n < 100 else 0.8, n=[16, 256])
 def per_sample(lib, inputs, n):
     """Two layers of 64 on samples of 32 elements."""
     params = {

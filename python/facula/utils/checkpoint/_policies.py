@@ -186,6 +186,10 @@ class _First(_Mode):
         before = [g.get_state() for g in generators]
         with saved_tensors_hooks(pack, _Slot.get):
             result = func(*args, **kwargs)
+        wanted = {i for i, *_ in saved}
+        for i in range(len(packed)):
+            if i not in wanted:  # the call has ended
+                packed[i] = None
         context = SelectiveCheckpointContext(is_recompute=False, op_output=result)
         with facula.no_grad():
             policy = self.policy(context, op, *args, **kwargs)
