@@ -99,8 +99,9 @@ def checkpoint(
 
     With `retain_graph` what was computed again stays until the graph goes. Within function
     transforms and forward mode both ways take hooks. There memory is saved for the gradients of all
-    levels, and tensors that have tangents now keep them for the second run; with the contexts of a
-    policy not for levels outside of one that takes tangents.
+    levels, and tensors that have tangents now, all there are, keep them for the second run, which
+    must be within the same level of forward mode; with the contexts of a policy not for levels
+    outside of one that takes tangents.
 
     Raises:
         CheckpointError: in backward, where the second run saves something else.
