@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The developer's command line: build, check, test, new-op, lint, bench.
+"""The developer's command line: build, check, test, show, new-op, diff, golden, bench.
 
 python tools/dev.py build            install in editable form; rebuilds what changed
 python tools/dev.py check            schema, formatting, linters, types

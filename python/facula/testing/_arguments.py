@@ -40,7 +40,8 @@ def _tensor(value: Any, dtype: str) -> Any:
         with np.errstate(invalid="ignore"):  # what no integer holds
             array = (np.abs(array) if dtype == "uint8" else array).astype(np.int64)
     else:
-        array = array.astype(np.float32)
+        with np.errstate(over="ignore"):
+            array = array.astype(np.float32)
     return facula.tensor(array).to(getattr(facula, dtype))
 
 
