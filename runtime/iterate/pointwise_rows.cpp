@@ -24,7 +24,7 @@ bool run_rows(PointwiseLoop loop, const LoopArgs& args, const DimVector& shape, 
   constexpr size_t kMax = kMaxPointwiseOperands;
   alignas(64) char tiles[kMaxTiles][kTile * 8];
   const int ndim = static_cast<int>(shape.size());
-  const int64_t n = shape[shape.size() - 1], rows = numel_of(shape) / n;
+  const int64_t n = shape[shape.size() - 1];
   int64_t strides[kMax][kMaxDims];
   const void* in[kMax];
   const char* at[kMax];
@@ -45,7 +45,7 @@ bool run_rows(PointwiseLoop loop, const LoopArgs& args, const DimVector& shape, 
     tile[k] = nullptr;
     if (n > 1 && strides[k][ndim - 1] == 0) {
       const bool alike = std::all_of(strides[k], strides[k] + ndim, [](int64_t s) { return s == 0; });
-      if (used == kMaxTiles || o.item > 8 || (!alike && n < kShort && rows > kMostShort)) return false;
+      if (used == kMaxTiles || o.item > 8 || (!alike && n < kShort && numel_of(shape) > kMostShort * n)) return false;
       tile[k] = tiles[used++];
       in[k] = tile[k];
     }

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from emulation import link_headers
 
-HERE = Path(__file__).parent
 SOURCE = """#include "emulated.h"
 #include "facula/cuda/types.h"
 namespace facula {{
@@ -29,12 +29,7 @@ extern "C" void emulate(unsigned grid, const void* params) {{
 def built(folder: Path, **settings: object) -> ctypes.CDLL:
     include = folder / "include"
     if not include.exists():
-        (include / "facula").mkdir(parents=True)
-        (include / "emulated.h").symlink_to(HERE / "emulated.h")
-        sources = HERE.parents[1]
-        (include / "facula" / "cuda").symlink_to(sources / "aten" / "cuda" / "kernels")
-        for header in (sources / "python" / "facula" / "include" / "facula").glob("*.h"):
-            (include / "facula" / header.name).symlink_to(header)
+        link_headers(include)
     path = folder / f"loss{settings['kind']}"
     if path.with_suffix(".so").exists():
         return ctypes.CDLL(f"{path}.so")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from emulation import link_headers
 
 Run = Callable[..., str]
 HERE = Path(__file__).parent
@@ -166,12 +167,7 @@ def test_rows_have_the_right_values(run: Run, tmp_path: Path) -> None:
     """Kernels run on the host, by threads: warps of a row, several of a block, single elements
     behind the vectors, values that are kept and rows that are read again."""
     include = tmp_path / "include"
-    (include / "facula").mkdir(parents=True)
-    (include / "emulated.h").symlink_to(HERE / "emulated.h")
-    sources = HERE.parents[1]
-    (include / "facula" / "cuda").symlink_to(sources / "aten" / "cuda" / "kernels")
-    for header in (sources / "python" / "facula" / "include" / "facula").glob("*.h"):
-        (include / "facula" / header.name).symlink_to(header)
+    link_headers(include)
     run(
         CAPTURED
         + """
